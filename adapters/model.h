@@ -1,0 +1,112 @@
+#ifndef CKPT_ADAPTERS_MODEL_H
+#define CKPT_ADAPTERS_MODEL_H
+/*
+ * The adapted model: what the mount shows. Made from a checkpoint by
+ *
+ *     choose the model's part -> dialect -> map -> contiguous -> layout -> cast -> include/exclude
+ *
+ * at mount time, from metadata alone. Immutable afterwards; any thread may read it.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "adapters/view.h"
+#include "formats/checkpoint.h"
+
+enum ckpt_layout { CKPT_LAYOUT_BURN, CKPT_LAYOUT_TORCH, CKPT_LAYOUT_SOURCE };
+enum ckpt_tristate { CKPT_AUTO_, CKPT_ON, CKPT_OFF };
+
+/* `pattern=>value` of -o map= and kind=, in the order given. */
+struct ckpt_mapping {
+    struct ckpt_text pattern, value;
+    const char *where; /* "map=" or "rules.txt:3", for messages */
+};
+
+struct ckpt_adapt_options {
+    enum ckpt_layout layout;
+    const char *dialect; /* NULL: auto */
+    const char *root;    /* NULL: by rule */
+    bool prefix_keep;
+    const struct ckpt_mapping *map;
+    size_t nmap;
+    const struct ckpt_mapping *kind;
+    size_t nkind;
+    enum ckpt_tristate contiguous;
+    const char *contiguous_except; /* regex or NULL */
+    enum ckpt_dtype cast;          /* NONE: keep */
+    bool modules_store;            /* modules=store */
+    const char *const *include;    /* regexes */
+    size_t ninclude;
+    const char *const *exclude;
+    size_t nexclude;
+    const char *rules; /* path of a rule file or NULL */
+    bool strict;       /* warnings are errors */
+};
+
+/* One step of one tensor along its first axis. */
+struct ckpt_part {
+    const struct ckpt_tensor *source; /* NULL: zeros */
+    const struct ckpt_walk *walk;     /* NULL with zeros */
+    uint64_t nbytes;                  /* of output, after the cast */
+};
+
+/* What happens to each element while it is copied: swap, then conj and neg, then the cast. */
+struct ckpt_element_map {
+    enum ckpt_dtype from, to;
+    bool swap, conj, neg;
+};
+
+struct ckpt_adapted {
+    struct ckpt_text key;  /* name in model.safetensors; outside the model the full dotted path */
+    struct ckpt_path path; /* raw segments of the file's path below the mount: container segments
+                              outside and around the model, then the key's dotted parts */
+    enum ckpt_dtype dtype;
+    uint32_t ndim;
+    const int64_t *shape;
+    uint64_t nbytes;
+    const struct ckpt_tensor *source; /* the first; of zeros the one that they stand in for */
+    struct ckpt_part *part;
+    uint32_t nparts;
+    struct ckpt_element_map map;
+    bool in_model;  /* belongs to model.safetensors (which may still be unable to hold its dtype) */
+    bool untouched; /* the source's own bytes in order: one part, contiguous walk, no element map */
+    const char *const *ops; /* "transpose", "slice", "cast:f32", "swap" ...; NULL-terminated */
+    struct {
+        struct ckpt_text path; /* of the module in the PyTorch names before map and renumbering */
+        const char *kind; /* "linear", "norm", "conv" ... of the kinds in DESIGN; NULL unknown */
+        const char *decided_by;           /* "option", "class", "structure", "name"; NULL */
+        const struct ckpt_module *record; /* class and attributes, where the file has them */
+    } module;
+    struct ckpt_text torch_key; /* the PyTorch name inside the model: after root and prefix, before
+                                   map, renumbering and layout */
+    const struct ckpt_text *tied; /* adapted keys that show the same storage range */
+    size_t ntied;
+};
+
+struct ckpt_model {
+    const struct ckpt_checkpoint *checkpoint;
+    enum ckpt_layout layout;
+    const char *dialect;         /* "torch", "burn", ... */
+    struct ckpt_text root;       /* dotted source path of the model's part; "" the whole */
+    struct ckpt_text prefix;     /* stripped from every key; "" none */
+    struct ckpt_adapted *tensor; /* in the checkpoint's order */
+    size_t ntensors;
+    struct ckpt_text *warnings;
+    size_t nwarnings;
+    struct ckpt_text *candidates; /* other parts that could have been the model */
+    size_t ncandidates;
+    struct ckpt_text suggested_prefix; /* common, not stripped: only suggested; "" none */
+    size_t nrenamed, nrenumbered, ntransposed, ncast;
+    struct ckpt_arena arena;
+};
+
+/* The model outlives neither the checkpoint nor the strings of the options. */
+int ckpt_model_build(const struct ckpt_checkpoint *c, const struct ckpt_adapt_options *options,
+                     struct ckpt_model **out, struct ckpt_err *err) CKPT_CHECKED;
+/* The source tree, unadapted, every tensor under its own full path: what `.source/` shows. */
+int ckpt_model_build_source(const struct ckpt_checkpoint *c, struct ckpt_model **out,
+                            struct ckpt_err *err) CKPT_CHECKED;
+void ckpt_model_free(struct ckpt_model *m); /* NULL is fine */
+
+#endif

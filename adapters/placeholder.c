@@ -1,0 +1,2 @@
+/* replaced by real sources */
+typedef int ckpt_placeholder_adapters;

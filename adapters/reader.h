@@ -1,0 +1,64 @@
+#ifndef CKPT_ADAPTERS_READER_H
+#define CKPT_ADAPTERS_READER_H
+/*
+ * The one read path: any byte range of an adapted tensor. The mount, --cat, --export and the
+ * checker all call it, so what is checked is what is served.
+ *
+ *     request [off, off+len) of the adapted bytes
+ *       part -> untouched run: the mapping itself, no copy          -> iovec
+ *            -> long runs (a row slice): mapping pieces             -> iovecs
+ *            -> everything else: a *band*, gathered into a buffer of the band cache and kept (LRU,
+ *               keyed by walk, blob, element map and band number) -> iovec into the band
+ *
+ * A second reader of a band waits for the first; no lock is held while one is computed; the band
+ * after the last one of a sequential reader is prefetched by a worker.
+ *
+ * Threads: all functions may be called from any thread, on any number of requests at once.
+ */
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "adapters/model.h"
+
+struct ckpt_reader;
+
+struct ckpt_reader_options {
+    size_t band_bytes; /* 0: the default, 32 MiB in all */
+    bool no_prefetch;  /* start no worker (single-threaded tools) */
+};
+
+int ckpt_reader_new(const struct ckpt_reader_options *options, struct ckpt_reader **out,
+                    struct ckpt_err *err) CKPT_CHECKED;
+void ckpt_reader_free(struct ckpt_reader *r); /* NULL is fine; no request may be under way */
+
+#define CKPT_REPLY_IOV_MAX 256
+
+/* Where the bytes of one request lie. Zero-initialise before the first add. */
+struct ckpt_reply {
+    struct iovec iov[CKPT_REPLY_IOV_MAX];
+    uint32_t niov;
+    size_t nbytes;
+    struct ckpt_reply_hold *holds;  /* bands and pins that the iovecs point into */
+    bool (*interrupted)(void *arg); /* may be NULL; asked between pieces of work; -EINTR */
+    void *arg;
+};
+
+/* Appends the bytes [off, off+len) of t to the reply, fewer only if the iovecs run out: returns the
+ * bytes added (> 0 for len > 0) or a negative errno: -EIO the source failed, -EINTR, -ENOMEM.
+ * [off, off+len) lies inside t. Iovecs may point into mappings: whoever copies from them (not the
+ * kernel) does so inside CKPT_GUARDED. */
+ssize_t ckpt_reader_add(struct ckpt_reader *r, const struct ckpt_adapted *t, uint64_t off,
+                        size_t len, struct ckpt_reply *reply, struct ckpt_err *err) CKPT_CHECKED;
+/* Other bytes of a reply: they must outlive it. Bytes added, 0 when the iovecs ran out. */
+size_t ckpt_reply_add_bytes(struct ckpt_reply *reply, const void *data, size_t n);
+size_t ckpt_reply_add_zeros(struct ckpt_reply *reply, size_t n);
+/* Releases what the reply holds; the reply is empty afterwards. */
+void ckpt_reply_done(struct ckpt_reader *r, struct ckpt_reply *reply);
+
+/* Copies [off, off+len) of t into buf. 0 or negative errno. */
+int ckpt_reader_read(struct ckpt_reader *r, const struct ckpt_adapted *t, uint64_t off, size_t len,
+                     void *buf, struct ckpt_err *err) CKPT_CHECKED;
+
+#endif

@@ -1,0 +1,89 @@
+#include "base/arena.h"
+
+#include <stdalign.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BLOCK_BYTES ((size_t)64 * 1024)
+
+struct ckpt_arena_block {
+    struct ckpt_arena_block *next;
+    size_t used, size;
+    alignas(max_align_t) unsigned char data[];
+};
+
+static struct ckpt_arena_block *add_block(struct ckpt_arena *a, size_t need) {
+    const size_t size = need > BLOCK_BYTES ? need : BLOCK_BYTES;
+    if (size > SIZE_MAX - sizeof(struct ckpt_arena_block))
+        return NULL;
+    struct ckpt_arena_block *b = calloc(1, sizeof *b + size);
+    if (!b)
+        return NULL;
+    b->size = size;
+    /* A large object gets a block of its own behind the current one, which keeps its free tail. */
+    if (a->blocks && need > BLOCK_BYTES / 4) {
+        b->next = a->blocks->next;
+        a->blocks->next = b;
+    } else {
+        b->next = a->blocks;
+        a->blocks = b;
+    }
+    return b;
+}
+
+void *ckpt_arena_alloc(struct ckpt_arena *a, size_t size) {
+    const size_t align = alignof(max_align_t);
+    if (size > SIZE_MAX - align)
+        return NULL;
+    const size_t need = size ? (size + align - 1) / align * align : align;
+    if (a->limit && (need > a->limit || a->used > a->limit - need))
+        return NULL;
+    struct ckpt_arena_block *b = a->blocks;
+    if (!b || b->size - b->used < need)
+        b = add_block(a, need);
+    if (!b)
+        return NULL;
+    void *p = b->data + b->used;
+    b->used += need;
+    a->used += need;
+    return p;
+}
+
+void *ckpt_arena_array(struct ckpt_arena *a, size_t count, size_t size) {
+    size_t total;
+    return __builtin_mul_overflow(count, size, &total) ? NULL : ckpt_arena_alloc(a, total);
+}
+
+char *ckpt_arena_copy(struct ckpt_arena *a, const void *data, size_t n) {
+    if (n == SIZE_MAX)
+        return NULL;
+    char *p = ckpt_arena_alloc(a, n + 1);
+    if (p && n)
+        memcpy(p, data, n);
+    return p;
+}
+
+char *ckpt_arena_printf(struct ckpt_arena *a, const char *fmt, ...) {
+    va_list ap, again;
+    va_start(ap, fmt);
+    va_copy(again, ap);
+    const int n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    char *p = n < 0 ? NULL : ckpt_arena_alloc(a, (size_t)n + 1);
+    if (p)
+        vsnprintf(p, (size_t)n + 1, fmt, again);
+    va_end(again);
+    return p;
+}
+
+void ckpt_arena_fini(struct ckpt_arena *a) {
+    for (struct ckpt_arena_block *b = a->blocks; b;) {
+        struct ckpt_arena_block *next = b->next;
+        free(b);
+        b = next;
+    }
+    a->blocks = NULL;
+    a->used = 0;
+}

@@ -1,0 +1,64 @@
+#include "base/strmap.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <pthread.h>
+
+static uint64_t seed;
+
+static void make_seed(void) {
+    if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != (ssize_t)sizeof seed)
+        seed = 0x9e3779b97f4a7c15u; /* early boot: predictable collisions cost time only */
+}
+
+static size_t slot_of(const struct ckpt_strmap *m, struct ckpt_text key) {
+    uint64_t h = ckpt_text_hash(key.s, key.n) ^ seed;
+    h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9u;
+    h ^= h >> 31;
+    size_t i = (size_t)h & (m->cap - 1);
+    while (m->slots[i].key.s && !ckpt_text_eq(m->slots[i].key, key))
+        i = (i + 1) & (m->cap - 1);
+    return i;
+}
+
+static int grow(struct ckpt_strmap *m) {
+    struct ckpt_strmap bigger = {.cap = m->cap ? m->cap * 2 : 16, .count = m->count};
+    bigger.slots = calloc(bigger.cap, sizeof *bigger.slots);
+    if (!bigger.slots)
+        return -ENOMEM;
+    for (size_t i = 0; i < m->cap; i++)
+        if (m->slots[i].key.s)
+            bigger.slots[slot_of(&bigger, m->slots[i].key)] = m->slots[i];
+    free(m->slots);
+    *m = bigger;
+    return 0;
+}
+
+int ckpt_strmap_add(struct ckpt_strmap *m, struct ckpt_text key, size_t value, size_t *existing) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_seed);
+    if (m->count + 1 > m->cap - m->cap / 4 && grow(m) != 0)
+        return -ENOMEM;
+    struct ckpt_strmap_slot *slot = &m->slots[slot_of(m, key)];
+    if (slot->key.s) {
+        if (existing)
+            *existing = slot->value;
+        return -EEXIST;
+    }
+    *slot = (struct ckpt_strmap_slot){key, value};
+    m->count++;
+    return 0;
+}
+
+size_t ckpt_strmap_get(const struct ckpt_strmap *m, struct ckpt_text key) {
+    if (m->cap == 0)
+        return CKPT_STRMAP_ABSENT;
+    const struct ckpt_strmap_slot *slot = &m->slots[slot_of(m, key)];
+    return slot->key.s ? slot->value : CKPT_STRMAP_ABSENT;
+}
+
+void ckpt_strmap_fini(struct ckpt_strmap *m) {
+    free(m->slots);
+    *m = (struct ckpt_strmap){0};
+}

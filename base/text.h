@@ -1,0 +1,63 @@
+#ifndef CKPT_BASE_TEXT_H
+#define CKPT_BASE_TEXT_H
+/*
+ * Text. Keys in checkpoints may hold any byte, NUL included, so a text carries its length; whoever
+ * makes one puts a NUL behind it all the same, for printing. A `ckpt_str` is a text that grows.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+
+struct ckpt_text {
+    const char *s; /* n bytes, then a NUL; never NULL once made */
+    size_t n;
+};
+
+#define CKPT_TEXT(literal) ((struct ckpt_text){(literal), sizeof(literal) - 1})
+
+/* printf("%.*s", CKPT_TEXT_ARGS(t)) */
+#define CKPT_TEXT_ARGS(t) (int)((t).n > 1000 ? 1000 : (t).n), (t).s
+
+struct ckpt_text ckpt_text_of(const char *s);
+bool ckpt_text_eq(struct ckpt_text a, struct ckpt_text b);
+bool ckpt_text_is(struct ckpt_text a, const char *s);
+bool ckpt_text_starts(struct ckpt_text a, const char *prefix);
+bool ckpt_text_ends(struct ckpt_text a, const char *suffix);
+/* Bytes as memcmp, then length. For qsort through a wrapper. */
+int ckpt_text_cmp(struct ckpt_text a, struct ckpt_text b);
+/* A copy in the arena; .s is NULL when out of memory. */
+struct ckpt_text ckpt_text_copy(struct ckpt_arena *a, const void *s, size_t n);
+/* FNV-1a, 64 bits. */
+uint64_t ckpt_text_hash(const void *s, size_t n);
+
+/* The length of the valid UTF-8 prefix of s (n if all of it is valid). Surrogates are invalid. */
+size_t ckpt_utf8_valid(const void *s, size_t n);
+
+/* Jaro similarity of two names, 0..1, for "did you mean". */
+double ckpt_text_similarity(struct ckpt_text a, struct ckpt_text b);
+/* The index of the candidate most like name (similarity >= 0.7), or -1. */
+int ckpt_text_nearest(struct ckpt_text name, const struct ckpt_text *candidates, size_t n);
+
+/* A growing text. Zero-initialised is empty. After a failed allocation `failed` stays set and
+ * everything added later is dropped, so a caller asks once at the end. */
+struct ckpt_str {
+    char *s; /* NUL behind n bytes; NULL while empty */
+    size_t n, cap;
+    bool failed;
+};
+
+void ckpt_str_fini(struct ckpt_str *s);
+void ckpt_str_add(struct ckpt_str *s, const void *data, size_t n);
+void ckpt_str_puts(struct ckpt_str *s, const char *text);
+void ckpt_str_printf(struct ckpt_str *s, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Cuts back to n bytes (n <= s->n). */
+void ckpt_str_cut(struct ckpt_str *s, size_t n);
+/* The text so far ("" if nothing was added). */
+struct ckpt_text ckpt_str_text(const struct ckpt_str *s);
+
+#define ckpt_auto_str ckpt_str_fini
+
+#endif

@@ -1,0 +1,61 @@
+#ifndef CKPT_FORMATS_BLOB_H
+#define CKPT_FORMATS_BLOB_H
+/*
+ * A blob: where a tensor's bytes come from. Today every blob is flat, one run of bytes; a grid of
+ * chunks is the same interface with more than one chunk (a flat blob is the grid of one).
+ *
+ *     kind       bytes                                       in_file
+ *     extent     lie as they are in a source file            yes: served from the mapping, no copy
+ *     owned      in memory from the start (small: a pickled  no
+ *                numpy array)
+ *     inflated   a compressed archive entry; inflated whole  no
+ *                at the first pin, then kept
+ *     computed   arithmetic on other blobs (adapters/)       no
+ *
+ * pin/unpin may be called from any thread at any time; a pin may block while bytes are made.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "formats/file.h"
+
+struct ckpt_blob;
+
+/* Bytes [lo, hi) of a chunk, readable until unpinned. */
+struct ckpt_pin {
+    const uint8_t *data; /* the byte at lo */
+    void *held;          /* the blob's own business */
+};
+
+struct ckpt_blob_ops {
+    const char *kind;
+    int (*pin)(struct ckpt_blob *b, uint64_t lo, uint64_t hi, struct ckpt_pin *pin,
+               struct ckpt_err *err);
+    void (*unpin)(struct ckpt_blob *b, struct ckpt_pin *pin);
+    /* Compares the bytes with the checksum stored in the file: 0 right, or none is stored; -EBADMSG
+     * wrong. NULL: the format has none. */
+    int (*check)(struct ckpt_blob *b, struct ckpt_err *err);
+    void (*fini)(struct ckpt_blob *b); /* NULL: nothing to free */
+};
+
+struct ckpt_blob {
+    const struct ckpt_blob_ops *ops;
+    uint64_t size;                /* bytes */
+    const struct ckpt_file *file; /* the file it comes from; NULL for owned and computed */
+    uint64_t file_offset;         /* with in_file: where it begins */
+    bool in_file;                 /* bytes are exactly file->data[file_offset .. + size) */
+    const char *name;             /* entry name for messages, "data/0"; "" if there is none */
+    uint32_t id;                  /* index in the checkpoint: equal ids = the same storage */
+};
+
+/* Both live in the arena; the data of `owned` must live as long. Range-checks the extent against
+ * the file. */
+int ckpt_blob_extent(struct ckpt_arena *a, const struct ckpt_file *f, uint64_t offset,
+                     uint64_t size, const char *name, struct ckpt_blob **out,
+                     struct ckpt_err *err) CKPT_CHECKED;
+int ckpt_blob_owned(struct ckpt_arena *a, const void *data, uint64_t size, const char *name,
+                    struct ckpt_blob **out, struct ckpt_err *err) CKPT_CHECKED;
+
+#endif

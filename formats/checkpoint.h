@@ -1,0 +1,111 @@
+#ifndef CKPT_FORMATS_CHECKPOINT_H
+#define CKPT_FORMATS_CHECKPOINT_H
+/*
+ * A checkpoint: what lies in the source, in its own order and names. Immutable once opened; every
+ * thread may read it. Owns its files, blobs and everything its members point to.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "formats/file.h"
+#include "formats/limits.h"
+#include "formats/tensor.h"
+#include "formats/value.h"
+
+/* A torch.nn module of a whole-module pickle, parents before children, in registration order. */
+struct ckpt_module {
+    struct ckpt_path container; /* where the root module lies in the file: ["model"], or empty */
+    struct ckpt_text path;      /* dotted below that root: "layers.0.norm1"; "" for the root */
+    struct ckpt_text cls;       /* "torch.nn.modules.linear.Linear" */
+    struct ckpt_text name;      /* its name in its parent: "norm1" */
+    int32_t parent;             /* -1: a root */
+    const struct ckpt_value
+        *attributes; /* dict of the plain ones: numbers, bools, strings, tuples */
+};
+
+struct ckpt_named_value {
+    struct ckpt_path path;
+    const struct ckpt_value *value;
+};
+
+struct ckpt_note {
+    struct ckpt_path path;
+    struct ckpt_text text; /* unsupported: the reason; opaque: the class */
+};
+
+struct ckpt_pair {
+    struct ckpt_text key, value;
+};
+
+struct ckpt_checkpoint {
+    const char *format; /* "safetensors", "safetensors-sharded", "torch-zip", "torch-legacy"... */
+    const char *name;   /* base name of the source */
+    bool is_torch;      /* a torch pickle: indices are renumbered by default, as burn does */
+    const char
+        *directory; /* absolute; not NULL: the source is a directory, whose other files show */
+    const char **weight_files; /* base names in `directory` that are not shown; NULL-terminated */
+
+    struct ckpt_file **files;
+    size_t nfiles;
+    struct ckpt_tensor *tensors;
+    size_t ntensors;
+    struct ckpt_blob **blobs;
+    size_t nblobs;
+    struct ckpt_module *modules; /* empty where the file does not know modules */
+    size_t nmodules;
+    struct ckpt_named_value *values; /* the largest tensor-free parts, in file order */
+    size_t nvalues;
+    struct ckpt_note *unsupported;
+    size_t nunsupported;
+    struct ckpt_note *opaque;
+    size_t nopaque;
+    struct ckpt_text *warnings;
+    size_t nwarnings;
+    struct ckpt_pair *metadata; /* safetensors' __metadata__ */
+    size_t nmetadata;
+
+    struct ckpt_arena arena;
+};
+
+struct ckpt_open_options {
+    bool keep_going; /* leave out bad tensors (listed under unsupported) instead of refusing */
+};
+
+/* Opens SOURCE by its content. A sentence in err does not name SOURCE itself. */
+int ckpt_checkpoint_open(const char *source, const struct ckpt_open_options *options,
+                         struct ckpt_checkpoint **out, struct ckpt_err *err) CKPT_CHECKED;
+void ckpt_checkpoint_close(struct ckpt_checkpoint *c); /* NULL is fine */
+
+/* For readers: */
+
+/* Whether the file (its first bytes, the whole mapping, or the directory) is of this kind; then
+ * read() fills the checkpoint, whose files[0] is already open unless it is a directory. */
+struct ckpt_format {
+    const char *name;
+    bool directory;
+    bool (*detect)(const char *source, const struct ckpt_file *file);
+    int (*read)(struct ckpt_checkpoint *c, const char *source,
+                const struct ckpt_open_options *options, struct ckpt_err *err);
+};
+extern const struct ckpt_format ckpt_format_safetensors, ckpt_format_safetensors_shards,
+    ckpt_format_torch_zip, ckpt_format_torch_legacy;
+
+/* Growing the lists above (arrays are in the arena and doubled; only while reading). */
+struct ckpt_tensor *ckpt_checkpoint_add_tensor(struct ckpt_checkpoint *c);
+int ckpt_checkpoint_add_blob(struct ckpt_checkpoint *c,
+                             struct ckpt_blob *b) CKPT_CHECKED; /* sets id */
+int ckpt_checkpoint_add_file(struct ckpt_checkpoint *c,
+                             struct ckpt_file *f) CKPT_CHECKED; /* takes it */
+int ckpt_checkpoint_add_value(struct ckpt_checkpoint *c, struct ckpt_path p,
+                              const struct ckpt_value *v) CKPT_CHECKED;
+int ckpt_checkpoint_add_unsupported(struct ckpt_checkpoint *c, struct ckpt_path p,
+                                    struct ckpt_text reason) CKPT_CHECKED;
+int ckpt_checkpoint_add_opaque(struct ckpt_checkpoint *c, struct ckpt_path p,
+                               struct ckpt_text cls) CKPT_CHECKED;
+int ckpt_checkpoint_warn(struct ckpt_checkpoint *c, const char *fmt, ...) CKPT_PRINTF(2, 3);
+struct ckpt_module *ckpt_checkpoint_add_module(struct ckpt_checkpoint *c);
+
+#endif

@@ -1,0 +1,32 @@
+#ifndef CKPT_FORMATS_FILE_H
+#define CKPT_FORMATS_FILE_H
+/*
+ * A source file: opened read-only once, mapped whole (MAP_SHARED), held open until the end so that
+ * replacing it by rename is harmless. The mapping is registered with the SIGBUS guard. Immutable
+ * after opening; any thread may read.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
+
+#include "base/err.h"
+
+struct ckpt_file {
+    int fd;
+    char *path;       /* absolute, for reopening; never shown */
+    const char *name; /* base name: all that is ever shown */
+    uint64_t size;
+    const uint8_t *data; /* NULL when size is 0 */
+    struct timespec mtime;
+    dev_t dev;
+    ino_t ino;
+};
+
+/* Opens and maps a regular file (symbolic links are followed). -ENOENT, -EISDIR, ... */
+int ckpt_file_open(const char *path, struct ckpt_file **out, struct ckpt_err *err) CKPT_CHECKED;
+/* True once size, mtime, device or inode of the open file differ from what they were. Cheap. */
+bool ckpt_file_changed(const struct ckpt_file *f);
+void ckpt_file_close(struct ckpt_file *f); /* NULL is fine */
+
+#endif

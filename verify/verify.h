@@ -1,0 +1,48 @@
+#ifndef CKPT_VERIFY_VERIFY_H
+#define CKPT_VERIFY_VERIFY_H
+/*
+ * The forward checker: does the adapted model compute what the source model computes? One call runs
+ * the byte check, the layer probes, a `chain=` both ways and the comparison with a recorded
+ * reference, and writes the report (docs/verification.md). Reads adapted bytes only through the
+ * reader that the mount serves from. One thread at a time.
+ */
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "adapters/reader.h"
+
+/* Worst first, as the report ranks them. */
+enum ckpt_status {
+    CKPT_STATUS_LOAD_FAIL,
+    CKPT_STATUS_CONVERT_FAIL,
+    CKPT_STATUS_TEST_FAIL,
+    CKPT_STATUS_DIFF,
+    CKPT_STATUS_TEST_SKIP,
+    CKPT_STATUS_PASS,
+    CKPT_STATUS_SKIP,
+    CKPT_STATUS_PENDING,
+};
+const char *ckpt_status_name(enum ckpt_status s);
+
+struct ckpt_verify_options {
+    const char *chain; /* "fc1:relu:fc2" or NULL */
+    const char
+        *reference;     /* path given by the user, or NULL: STEM.reference.safetensors if there */
+    const char *graph;  /* given by the user, or NULL */
+    const char *source; /* the path given on the command line, for sidecars */
+    double atol, rtol;  /* default 1e-4, 1e-3 */
+    uint64_t memory;    /* bytes; 0: half of RAM */
+    const atomic_bool *cancel; /* may be NULL; true: stop soon with -EINTR */
+};
+
+/* Appends the report (one JSON document, a newline at its end) and gives the whole status. 0 even
+ * when the status is bad; negative only if no report could be made (-ENOMEM, -EINTR). */
+int ckpt_verify_run(struct ckpt_reader *r, const struct ckpt_model *m,
+                    const struct ckpt_verify_options *options, struct ckpt_str *report,
+                    enum ckpt_status *status, struct ckpt_err *err) CKPT_CHECKED;
+
+/* An upper bound of the report's bytes for this model and these options, without computing. The
+ * report is never longer (its lists end after 1,000 entries, its texts after 512 bytes). */
+size_t ckpt_verify_bound(const struct ckpt_model *m, const struct ckpt_verify_options *options);
+
+#endif
