@@ -44,11 +44,36 @@ struct ckpt_adapt_options {
     bool strict;       /* warnings are errors */
 };
 
+/* One operation on a tensor's shape as a rule asked for it, never simplified. The walk says the
+ * same in another way; the byte check evaluates this list backwards, element by element, without
+ * it. */
+enum ckpt_view_op_kind {
+    CKPT_VIEW_PERMUTE,   /* list: the order */
+    CKPT_VIEW_RESHAPE,   /* list: the new shape, no -1 left */
+    CKPT_VIEW_SLICE,     /* dim, start, len, step */
+    CKPT_VIEW_INDEX,     /* dim, start */
+    CKPT_VIEW_FLIP,      /* dim */
+    CKPT_VIEW_SQUEEZE,   /* dim */
+    CKPT_VIEW_UNSQUEEZE, /* dim */
+    CKPT_VIEW_EXPAND,    /* dim, len */
+};
+
+struct ckpt_view_op {
+    enum ckpt_view_op_kind kind;
+    uint32_t dim;
+    int64_t start, len, step;
+    const int64_t *list;
+    uint32_t n; /* of list */
+};
+
 /* One step of one tensor along its first axis. */
 struct ckpt_part {
     const struct ckpt_tensor *source; /* NULL: zeros */
     const struct ckpt_walk *walk;     /* NULL with zeros */
     uint64_t nbytes;                  /* of output, after the cast */
+    const struct ckpt_view_op *op;    /* from the source's shape to this part's, in order */
+    uint32_t nop;
+    uint32_t ntorch; /* the first so many are the dialect's: they lead to PyTorch's layout */
 };
 
 /* What happens to each element while it is copied: swap, then conj and neg, then the cast. */
