@@ -32,7 +32,7 @@ struct ckpt_dim {
     int64_t stride; /* bytes; may be 0 or negative */
 };
 
-/* While building; 1.5 KiB. ckpt_walk_pack keeps what is used. */
+/* While building; 2.5 KiB. ckpt_walk_pack keeps what is used. */
 struct ckpt_view {
     int64_t offset;         /* byte of the blob of the element at index 0... */
     uint32_t esize;         /* bytes of an addressable unit */
@@ -40,6 +40,12 @@ struct ckpt_view {
     uint32_t npairs, ndim;
     struct ckpt_dim pair[CKPT_WALK_MAX];
     int64_t shape[CKPT_NDIM_MAX]; /* elements */
+    /* The last reshape, for the sentence of a later refusal: it is what moved the borders. */
+    struct {
+        bool done;
+        uint32_t from_ndim, to_ndim;
+        int64_t from[CKPT_NDIM_MAX], to[CKPT_NDIM_MAX];
+    } reshape;
 };
 
 /* What is kept: the walk alone. */
@@ -50,7 +56,8 @@ struct ckpt_walk {
     struct ckpt_dim pair[];
 };
 
-/* The view that a (checked) tensor is. */
+/* The view that a tensor is. Checks the tensor against its blob (ckpt_tensor_check), so that no
+ * view made from it can leave the blob. */
 int ckpt_view_init(struct ckpt_view *v, const struct ckpt_tensor *t,
                    struct ckpt_err *err) CKPT_CHECKED;
 int ckpt_view_reshape(struct ckpt_view *v, const int64_t *shape, uint32_t ndim,
@@ -76,5 +83,8 @@ bool ckpt_view_contiguous(const struct ckpt_view *v);
 struct ckpt_walk *ckpt_walk_pack(struct ckpt_arena *a, const struct ckpt_view *v);
 bool ckpt_walk_contiguous(const struct ckpt_walk *w);
 bool ckpt_walk_equal(const struct ckpt_walk *a, const struct ckpt_walk *b);
+/* The bytes of the blob that units [first, first+n) touch, n > 0: [*lo, *hi). */
+void ckpt_walk_bounds(const struct ckpt_walk *w, int64_t first, int64_t n, int64_t *lo,
+                      int64_t *hi);
 
 #endif
