@@ -1,0 +1,131 @@
+"""The daemon ends cleanly on SIGTERM and SIGINT, also while files are open; a killed daemon leaves a mount point that
+umount clears; a source that shrinks gives EIO and never a signal or zeros."""
+import errno, os, shutil, signal, subprocess, threading
+from mounted import *
+
+A1 = fixture("a1", "a1_full.pt")
+
+
+def daemon_of(directory):
+    """The process that serves a mount point: the one that has it as its last argument."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            args = read("/proc", pid, "cmdline").split(b"\0")
+        except OSError:
+            continue
+        if directory.encode() in args and b"mount.ckpt" in args[0]:
+            return int(pid)
+    raise AssertionError("no daemon found")
+
+
+def wait(condition, what, seconds=20):
+    for _ in range(seconds * 20):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"not within {seconds} s: {what}")
+
+
+def gone(pid):
+    try:
+        return read("/proc", str(pid), "stat").rsplit(b")", 1)[1].split()[0] == b"Z"
+    except (OSError, IndexError):
+        return True
+
+
+def ends_on(sig):
+    with Mount(A1) as m:
+        pid = daemon_of(m)
+        os.kill(pid, sig)
+        wait(lambda: gone(pid), "the daemon to end")
+        assert not os.path.ismount(m)
+
+
+def test_sigterm():
+    ends_on(signal.SIGTERM)
+
+
+def test_sigint():
+    ends_on(signal.SIGINT)
+
+
+def test_busy_mount_can_be_terminated():
+    with Mount(A1) as m:
+        pid = daemon_of(m)
+        with open(os.path.join(m, "fc1", "weight"), "rb") as f:
+            assert subprocess.run(["umount", m], capture_output=True).returncode != 0, "a busy mount was unmounted"
+            assert len(f.read(16)) == 16
+            os.kill(pid, signal.SIGTERM)
+            wait(lambda: not os.path.ismount(m), "the mount to go")
+        wait(lambda: gone(pid), "the daemon to end after the last file was closed")
+
+
+def test_killed_daemon():
+    with Mount(A1) as m:
+        os.kill(daemon_of(m), signal.SIGKILL)
+        try:
+            wait(lambda: not os.path.exists(os.path.join(m, "index.json")), "ENOTCONN")
+            os.stat(m)
+        except OSError as e:
+            assert e.errno == errno.ENOTCONN, e
+        assert subprocess.run(["umount", m], capture_output=True).returncode == 0
+        assert run(A1, m).returncode == 0 and read(m, "fc1", "weight"), "remounting after a crash"
+
+
+def shrinking(layout):
+    with tempfile.TemporaryDirectory() as d:
+        source = os.path.join(d, "big.safetensors")
+        rows, columns = 1024, 2048
+        write_safetensors(source, {"fc.weight": ("F32", [rows, columns], os.urandom(4 * rows * columns)), "fc.bias": ("F32", [rows], bytes(4 * rows))})
+        with Mount(source, f"layout={layout}") as m:
+            f = os.open(os.path.join(m, "fc", "weight"), os.O_RDONLY)
+            os.truncate(source, 1 << 20)
+            try:
+                data = os.pread(f, 1 << 20, 6 << 20)
+                raise AssertionError(f"{len(data)} bytes were read behind the end of the source")
+            except OSError as e:
+                assert e.errno == errno.EIO, e
+            try:
+                os.open(os.path.join(m, "fc", "bias"), os.O_RDONLY)
+                raise AssertionError("a changed source could be opened anew")
+            except OSError as e:
+                assert e.errno == errno.ESTALE, e
+            os.close(f)
+            os.stat(os.path.join(m, "index.json"))
+
+
+def test_source_shrinks_untouched():
+    shrinking("torch")
+
+
+def test_source_shrinks_transposed():
+    shrinking("burn")
+
+
+def test_source_replaced_by_rename_is_harmless():
+    with tempfile.TemporaryDirectory() as d:
+        source = os.path.join(d, "a1.pt")
+        shutil.copy(A1, source)
+        with Mount(source) as m:
+            with open(os.path.join(m, "fc1", "weight"), "rb") as f:
+                first = f.read()
+                os.rename(shutil.copy(fixture("a1", "a1_f64.pt"), source + ".new"), source)
+                f.seek(0)
+                assert len(first) == 128 and f.read() == first
+
+
+def test_reader_killed_inside_a_read():
+    with tempfile.TemporaryDirectory() as d:
+        source = os.path.join(d, "big.safetensors")
+        write_safetensors(source, {"fc.weight": ("F32", [4096, 4096], bytes(4 << 24)), "fc.bias": ("F32", [4096], bytes(4 * 4096))})
+        with Mount(source) as m:
+            for _ in range(5):
+                p = subprocess.Popen(["cat", os.path.join(m, "fc", "weight")], stdout=subprocess.DEVNULL)
+                time.sleep(0.02)
+                p.kill()
+                p.wait()
+            assert len(read(m, "fc", "weight")) == 4 << 24
+
+
+if __name__ == "__main__":
+    main(__name__)
