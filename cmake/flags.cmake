@@ -2,6 +2,7 @@
 set(CKPT_SANITIZE "" CACHE STRING "address (with undefined), thread, or empty")
 option(CKPT_WERROR "warnings are errors" OFF)
 option(CKPT_COVERAGE "instrument for gcov" OFF)
+option(CKPT_FUZZ "build the libFuzzer programs (clang)" OFF)
 
 add_library(ckpt_flags INTERFACE)
 target_include_directories(ckpt_flags INTERFACE ${PROJECT_SOURCE_DIR})
@@ -28,6 +29,14 @@ elseif(CKPT_SANITIZE STREQUAL "thread")
   target_link_options(ckpt_flags INTERFACE -fsanitize=thread)
 else()
   target_compile_definitions(ckpt_flags INTERFACE $<$<NOT:$<CONFIG:Debug>>:_FORTIFY_SOURCE=2>)
+endif()
+
+# Coverage feedback for libFuzzer; only the fuzz programs themselves bring its main.
+if(CKPT_FUZZ)
+  if(NOT CMAKE_C_COMPILER_ID MATCHES Clang)
+    message(FATAL_ERROR "CKPT_FUZZ needs clang: cmake --preset fuzz")
+  endif()
+  target_compile_options(ckpt_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
 # A folder's library: every .c in it, but main.c and those named in EXCEPT.

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""The checkers themselves: each must catch what it is for, in a small tree made here."""
+import contextlib
+import os
+import tempfile
+import unittest
+
+import check_includes
+import check_lengths
+import check_text
+
+LONG = "int f(void) {\n" + "    ;\n" * 100 + "}\n"
+
+
+@contextlib.contextmanager
+def tree(files):
+    """A temporary project with these files."""
+    with tempfile.TemporaryDirectory() as root:
+        for path, text in files.items():
+            os.makedirs(os.path.join(root, os.path.dirname(path)), exist_ok=True)
+            with open(os.path.join(root, path), "w", encoding="utf-8") as f:
+                f.write(text)
+        yield root
+
+
+class Includes(unittest.TestCase):
+    def complaints(self, path, text):
+        with tree({path: text}) as root:
+            return list(check_includes.complaints(root))
+
+    def test_upward_include_is_caught(self):
+        found = self.complaints("base/x.c", '#include "fs/tree.h"\n')
+        self.assertEqual(len(found), 1)
+        self.assertIn("base/x.c:1: base/ may not include fs/", found[0])
+
+    def test_upward_include_in_angle_brackets_is_caught(self):
+        self.assertEqual(len(self.complaints("formats/x.h", "\n# include <verify/op.h>\n")), 1)
+
+    def test_a_library_has_one_owner(self):
+        for path, header in [("fs/main.c", "fuse3/fuse_lowlevel.h"), ("adapters/x.c", "zip.h"),
+                             ("fs/x.c", "cblas.h"), ("formats/x.c", "pcre2.h"), ("verify/x.c", "cjson/cJSON.h")]:
+            self.assertEqual(len(self.complaints(path, f"#include <{header}>\n")), 1, path)
+
+    def test_what_is_allowed(self):
+        for path, line in [("fs/x.c", '"base/err.h"'), ("fs/fuse_ops.c", "<fuse3/fuse_lowlevel.h>"),
+                           ("formats/z.c", "<zip.h>"), ("verify/x.c", "<cblas.h>"), ("base/x.c", "<stdio.h>"),
+                           ("mount-tests/unit/test_x.c", '"fs/tree.h"')]:
+            self.assertEqual(self.complaints(path, f"#include {line}\n"), [], path)
+
+    def test_own_header_comes_first(self):
+        with tree({"base/x.h": "", "base/x.c": '#include <stdio.h>\n#include "base/x.h"\n'}) as root:
+            self.assertEqual(len(list(check_includes.own_header_first(root))), 1)
+
+
+class Lengths(unittest.TestCase):
+    def complaints(self, path, text):
+        return list(check_lengths.check_file(path, text, []))
+
+    def test_long_function(self):
+        self.assertIn("f has 102 lines", self.complaints("base/x.c", LONG)[0])
+
+    def test_braces_in_strings_and_comments_do_not_count(self):
+        text = 'int f(void) {\n    /* { */ puts("{"); putchar(\'{\');\n}\nint g(void) {\n}\n'
+        self.assertEqual([f[2] for f in check_lengths.functions(text)], [3, 2])
+
+    def test_tables_are_not_functions(self):
+        self.assertEqual(list(check_lengths.functions("static const int t[] = {\n1,\n};\n")), [])
+
+    def test_long_file_and_line(self):
+        self.assertEqual(len(self.complaints("base/x.c", "\n" * 701)), 1)
+        self.assertEqual(len(self.complaints("base/x.c", "/*" + "x" * 99 + "*/\n")), 1)
+
+
+class Text(unittest.TestCase):
+    def complaints(self, text):
+        with tree({"docs/x.md": text}) as root:
+            return list(check_text.check_file(root, "docs/x.md"))
+
+    def test_what_is_caught(self):
+        for text in ["blank \n", "no newline", "see /%s/main\n" % "work", "in /%s/.cache\n" % "root"]:
+            self.assertEqual(len(self.complaints(text)), 1, text)
+
+    def test_what_is_not(self):
+        self.assertEqual(self.complaints("mount it on /mnt/m, see ~/work/x and https://e.org/work/x\n"), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
