@@ -28,7 +28,8 @@ enum ckpt_json_token {
     CKPT_JSON_ARRAY_END,
     CKPT_JSON_KEY,    /* .text */
     CKPT_JSON_STRING, /* .text */
-    CKPT_JSON_INT,    /* no fraction, no exponent, fits: .i if negative else .u (.negative tells) */
+    CKPT_JSON_INT,    /* no fraction, no exponent, fits: .i if negative else .u (.negative tells);
+                         "-0" is a NUMBER, since no integer keeps its sign */
     CKPT_JSON_NUMBER, /* any other number: .number, and .text as written */
     CKPT_JSON_TRUE,
     CKPT_JSON_FALSE,
@@ -46,13 +47,16 @@ struct ckpt_json {
     int64_t i;
     bool negative;
     double number;
-    size_t at; /* byte offset where the token began */
+    size_t at;   /* byte offset where the token began */
+    size_t base; /* may be set after init: added to the offsets in messages */
     /* private: */
     const unsigned char *s;
     size_t n, pos;
-    unsigned depth, max_depth;
+    unsigned depth, max_depth, nframes;
     int expect;
     struct ckpt_json_frame *frames;
+    char *pool; /* free tail of the arena's last piece, for the bytes of strings */
+    size_t pool_left;
     struct ckpt_arena arena;
     struct ckpt_err *err;
 };
@@ -81,6 +85,7 @@ struct ckpt_json_out {
     unsigned depth;     /* private from here on */
     uint64_t not_first; /* bit per level: something was written at this level */
     uint64_t is_array;  /* bit per level */
+    uint64_t is_broken; /* bit per level: its elements stand on lines of their own */
     bool after_key;
 };
 
@@ -97,8 +102,11 @@ void ckpt_jsonw_text(struct ckpt_json_out *w, struct ckpt_text t);
 void ckpt_jsonw_string(struct ckpt_json_out *w, const char *s); /* NULL writes null */
 void ckpt_jsonw_i64(struct ckpt_json_out *w, int64_t v);
 void ckpt_jsonw_u64(struct ckpt_json_out *w, uint64_t v);
-/* Shortest text that reads back as the same double; the strings "Infinity", "-Infinity", "NaN"
- * where JSON has no number. */
+#define CKPT_DOUBLE_TEXT 32
+/* Writes the shortest text that reads back as v, laid out as Python's repr does: 0.1, 1.0, 1e-05,
+ * 1e+16, and inf, -inf, nan. */
+void ckpt_double_text(char out[static CKPT_DOUBLE_TEXT], double v);
+/* That text; the strings "Infinity", "-Infinity", "NaN" where JSON has no number. */
 void ckpt_jsonw_double(struct ckpt_json_out *w, double v);
 void ckpt_jsonw_bool(struct ckpt_json_out *w, bool v);
 void ckpt_jsonw_null(struct ckpt_json_out *w);

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 #include <pthread.h>
 
@@ -56,6 +57,17 @@ size_t ckpt_strmap_get(const struct ckpt_strmap *m, struct ckpt_text key) {
         return CKPT_STRMAP_ABSENT;
     const struct ckpt_strmap_slot *slot = &m->slots[slot_of(m, key)];
     return slot->key.s ? slot->value : CKPT_STRMAP_ABSENT;
+}
+
+#define KEEP_SLOTS 16 /* clearing more than this for every little object would cost */
+
+void ckpt_strmap_clear(struct ckpt_strmap *m) {
+    if (m->cap > KEEP_SLOTS) {
+        ckpt_strmap_fini(m);
+    } else if (m->count > 0) {
+        memset(m->slots, 0, m->cap * sizeof *m->slots);
+        m->count = 0;
+    }
 }
 
 void ckpt_strmap_fini(struct ckpt_strmap *m) {

@@ -93,7 +93,9 @@ struct ckpt_format {
 extern const struct ckpt_format ckpt_format_safetensors, ckpt_format_safetensors_shards,
     ckpt_format_torch_zip, ckpt_format_torch_legacy;
 
-/* Growing the lists above (arrays are in the arena and doubled; only while reading). */
+/* Growing the lists above (arrays are in the arena and doubled; only while reading: a pointer to an
+ * element holds until the next one is added). NULL and -ENOMEM: out of memory; a tensor also beyond
+ * CKPT_LIMIT_TENSORS. */
 struct ckpt_tensor *ckpt_checkpoint_add_tensor(struct ckpt_checkpoint *c);
 int ckpt_checkpoint_add_blob(struct ckpt_checkpoint *c,
                              struct ckpt_blob *b) CKPT_CHECKED; /* sets id */
@@ -107,5 +109,7 @@ int ckpt_checkpoint_add_opaque(struct ckpt_checkpoint *c, struct ckpt_path p,
                                struct ckpt_text cls) CKPT_CHECKED;
 int ckpt_checkpoint_warn(struct ckpt_checkpoint *c, const char *fmt, ...) CKPT_PRINTF(2, 3);
 struct ckpt_module *ckpt_checkpoint_add_module(struct ckpt_checkpoint *c);
+int ckpt_checkpoint_add_metadata(struct ckpt_checkpoint *c, struct ckpt_text key,
+                                 struct ckpt_text value) CKPT_CHECKED;
 
 #endif

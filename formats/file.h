@@ -25,6 +25,10 @@ struct ckpt_file {
 
 /* Opens and maps a regular file (symbolic links are followed). -ENOENT, -EISDIR, ... */
 int ckpt_file_open(const char *path, struct ckpt_file **out, struct ckpt_err *err) CKPT_CHECKED;
+/* Reads n bytes at offset into memory, without touching the mapping. Past the end: -EIO,
+ * "truncated". */
+int ckpt_file_read(const struct ckpt_file *f, uint64_t offset, void *out, size_t n,
+                   struct ckpt_err *err) CKPT_CHECKED;
 /* True once size, mtime, device or inode of the open file differ from what they were. Cheap. */
 bool ckpt_file_changed(const struct ckpt_file *f);
 void ckpt_file_close(struct ckpt_file *f); /* NULL is fine */

@@ -2,15 +2,16 @@
 #define CKPT_FORMATS_LIMITS_H
 /* What a checkpoint may ask of us. Each is named in the message of the refusal that it causes. */
 
-#define CKPT_LIMIT_HEADER_BYTES 100000000u   /* safetensors header, as the reference package */
-#define CKPT_LIMIT_JSON_DEPTH 64u            /* of a safetensors header or shard index */
-#define CKPT_LIMIT_TENSORS 1000000u          /* in one checkpoint */
-#define CKPT_LIMIT_SHARDS 4000u              /* files of one sharded directory */
-#define CKPT_LIMIT_PICKLE_BYTES (100u << 20) /* data.pkl, inflated */
-#define CKPT_LIMIT_PICKLE_DEPTH 1000u        /* nesting of pickled values */
-#define CKPT_LIMIT_PICKLE_OBJECTS 5000000u   /* values made by one pickle */
-#define CKPT_LIMIT_PICKLE_ARENA (1u << 30)   /* bytes of memory for them */
-#define CKPT_LIMIT_WALK_NODES 2000000u       /* values visited when flattening */
+#define CKPT_LIMIT_HEADER_BYTES 100000000u      /* safetensors header, as the reference package */
+#define CKPT_LIMIT_JSON_DEPTH 64u               /* of a safetensors header or shard index */
+#define CKPT_LIMIT_TENSORS 1000000u             /* in one checkpoint */
+#define CKPT_LIMIT_SHARDS 4000u                 /* files of one sharded directory */
+#define CKPT_LIMIT_PICKLE_BYTES (100u << 20)    /* data.pkl, inflated */
+#define CKPT_LIMIT_PICKLE_DEPTH 1000u           /* nesting of pickled values */
+#define CKPT_LIMIT_PICKLE_OBJECTS 5000000u      /* values made by one pickle */
+#define CKPT_LIMIT_PICKLE_ARENA (1u << 30)      /* bytes of memory for them */
+#define CKPT_LIMIT_WALK_NODES 2000000u          /* values visited when flattening */
+#define CKPT_LIMIT_VALUE_JSON_BYTES (64u << 20) /* one value shown as JSON */
 #define CKPT_LIMIT_TENSOR_BYTES ((uint64_t)1 << 46) /* one tensor served (64 TiB, lazily) */
 #define CKPT_LIMIT_ZIP_ENTRIES 1000000u
 #define CKPT_LIMIT_INFLATED_BYTES ((uint64_t)1 << 36) /* one deflated entry */

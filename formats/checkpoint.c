@@ -1,0 +1,215 @@
+#include "formats/checkpoint.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/cleanup.h"
+#include "formats/unknown.h"
+
+/* Asked in this order; each recognises its kind by content. safetensors comes first, because its
+ * first byte is a length and may be any magic number's. */
+static const struct ckpt_format *const formats[] = {
+    &ckpt_format_safetensors,
+    /* shards */
+};
+
+/*
+ * The lists: arrays in the arena that double when full. A list is full when its count is 0 or a
+ * power of two >= LIST_MIN, so that no capacity need be kept. The old halves stay in the arena;
+ * together they are no larger than the array.
+ */
+#define LIST_MIN ((size_t)16)
+
+/* Room for element n of the list; NULL when out of memory. */
+static void *list_slot(struct ckpt_arena *a, void *list, size_t n, size_t size) {
+    char *array;
+    memcpy(&array, list, sizeof array); /* a pointer to whatever type */
+    if (n == 0 || (n >= LIST_MIN && (n & (n - 1)) == 0)) {
+        char *bigger = ckpt_arena_array(a, n ? 2 * n : LIST_MIN, size);
+        if (!bigger)
+            return NULL;
+        if (n)
+            memcpy(bigger, array, n * size);
+        memcpy(list, &bigger, sizeof bigger);
+        array = bigger;
+    }
+    return array + n * size;
+}
+
+#define LIST_ADD(c, list) list_slot(&(c)->arena, &(c)->list, (c)->n##list, sizeof *(c)->list)
+
+struct ckpt_tensor *ckpt_checkpoint_add_tensor(struct ckpt_checkpoint *c) {
+    if (c->ntensors >= CKPT_LIMIT_TENSORS)
+        return NULL;
+    struct ckpt_tensor *t = LIST_ADD(c, tensors);
+    if (!t)
+        return NULL;
+    *t = (struct ckpt_tensor){.module = -1};
+    c->ntensors++;
+    return t;
+}
+
+int ckpt_checkpoint_add_blob(struct ckpt_checkpoint *c, struct ckpt_blob *b) {
+    struct ckpt_blob **slot = c->nblobs < UINT32_MAX ? LIST_ADD(c, blobs) : NULL;
+    if (!slot)
+        return -ENOMEM;
+    b->id = (uint32_t)c->nblobs++;
+    *slot = b;
+    return 0;
+}
+
+int ckpt_checkpoint_add_file(struct ckpt_checkpoint *c, struct ckpt_file *f) {
+    struct ckpt_file **slot = LIST_ADD(c, files);
+    if (!slot) {
+        ckpt_file_close(f);
+        return -ENOMEM;
+    }
+    *slot = f;
+    c->nfiles++;
+    return 0;
+}
+
+int ckpt_checkpoint_add_value(struct ckpt_checkpoint *c, struct ckpt_path p,
+                              const struct ckpt_value *v) {
+    struct ckpt_named_value *slot = LIST_ADD(c, values);
+    if (!slot)
+        return -ENOMEM;
+    *slot = (struct ckpt_named_value){p, v};
+    c->nvalues++;
+    return 0;
+}
+
+int ckpt_checkpoint_add_unsupported(struct ckpt_checkpoint *c, struct ckpt_path p,
+                                    struct ckpt_text reason) {
+    struct ckpt_note *slot = LIST_ADD(c, unsupported);
+    if (!slot)
+        return -ENOMEM;
+    *slot = (struct ckpt_note){p, reason};
+    c->nunsupported++;
+    return 0;
+}
+
+int ckpt_checkpoint_add_opaque(struct ckpt_checkpoint *c, struct ckpt_path p,
+                               struct ckpt_text cls) {
+    struct ckpt_note *slot = LIST_ADD(c, opaque);
+    if (!slot)
+        return -ENOMEM;
+    *slot = (struct ckpt_note){p, cls};
+    c->nopaque++;
+    return 0;
+}
+
+int ckpt_checkpoint_warn(struct ckpt_checkpoint *c, const char *fmt, ...) {
+    char text[CKPT_ERR_TEXT];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    struct ckpt_text *slot = LIST_ADD(c, warnings);
+    if (!slot)
+        return -ENOMEM;
+    *slot = ckpt_text_copy(&c->arena, text, strlen(text));
+    if (!slot->s)
+        return -ENOMEM;
+    c->nwarnings++;
+    return 0;
+}
+
+struct ckpt_module *ckpt_checkpoint_add_module(struct ckpt_checkpoint *c) {
+    struct ckpt_module *m = LIST_ADD(c, modules);
+    if (!m)
+        return NULL;
+    *m = (struct ckpt_module){.parent = -1};
+    c->nmodules++;
+    return m;
+}
+
+int ckpt_checkpoint_add_metadata(struct ckpt_checkpoint *c, struct ckpt_text key,
+                                 struct ckpt_text value) {
+    struct ckpt_pair *slot = LIST_ADD(c, metadata);
+    if (!slot)
+        return -ENOMEM;
+    *slot = (struct ckpt_pair){key, value};
+    c->nmetadata++;
+    return 0;
+}
+
+/* The last component of the path as it was given, or of what it leads to where that says nothing
+ * ("." or "/mnt/.."). */
+static const char *source_name(struct ckpt_arena *a, const char *source) {
+    CKPT_AUTO(free) char *resolved = NULL;
+    size_t n = strlen(source);
+    while (n > 1 && source[n - 1] == '/')
+        n--;
+    const char *slash = memrchr(source, '/', n), *start = slash ? slash + 1 : source;
+    const struct ckpt_text last = {start, (size_t)(source + n - start)};
+    if (last.n && !ckpt_text_is(last, ".") && !ckpt_text_is(last, ".."))
+        return ckpt_arena_copy(a, last.s, last.n);
+    resolved = realpath(source, NULL);
+    const char *name = resolved ? strrchr(resolved, '/') + 1 : source;
+    return ckpt_arena_copy(a, name, strlen(name));
+}
+
+static int read_directory(struct ckpt_checkpoint *c, const char *source,
+                          const struct ckpt_open_options *options, struct ckpt_err *err) {
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        if (formats[i]->directory && formats[i]->detect(source, NULL))
+            return formats[i]->read(c, source, options, err);
+    return ckpt_fail(err, -EINVAL,
+                     "not a checkpoint directory: expected model.safetensors.index.json or "
+                     "model.safetensors in it");
+}
+
+static int read_file(struct ckpt_checkpoint *c, const char *source,
+                     const struct ckpt_open_options *options, struct ckpt_err *err) {
+    struct ckpt_file *f = NULL;
+    int rc = ckpt_file_open(source, &f, err);
+    if (rc)
+        return rc;
+    if (ckpt_checkpoint_add_file(c, f))
+        return ckpt_fail_memory(err, "opening the checkpoint");
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        if (!formats[i]->directory && formats[i]->detect(source, f))
+            return formats[i]->read(c, source, options, err);
+    /* Nothing recognises it. If its name says safetensors, that reader knows best what is wrong. */
+    if (f->size > 0 && ckpt_text_ends(ckpt_text_of(f->name), ".safetensors"))
+        return ckpt_format_safetensors.read(c, source, options, err);
+    return ckpt_fail_unknown(f, err);
+}
+
+static void auto_close(struct ckpt_checkpoint **c) {
+    ckpt_checkpoint_close(*c);
+}
+#define ckpt_auto_checkpoint auto_close
+
+int ckpt_checkpoint_open(const char *source, const struct ckpt_open_options *options,
+                         struct ckpt_checkpoint **out, struct ckpt_err *err) {
+    CKPT_AUTO(checkpoint) struct ckpt_checkpoint *c = calloc(1, sizeof *c);
+    if (!c || !(c->name = source_name(&c->arena, source)))
+        return ckpt_fail_memory(err, "opening the checkpoint");
+    const struct ckpt_open_options defaults = {0};
+    struct stat st;
+    const bool is_directory = stat(source, &st) == 0 && S_ISDIR(st.st_mode);
+    const int rc =
+        (is_directory ? read_directory : read_file)(c, source, options ? options : &defaults, err);
+    if (rc)
+        return rc;
+    *out = CKPT_STEAL(c);
+    return 0;
+}
+
+void ckpt_checkpoint_close(struct ckpt_checkpoint *c) {
+    if (!c)
+        return;
+    for (size_t i = 0; i < c->nblobs; i++)
+        if (c->blobs[i]->ops->fini)
+            c->blobs[i]->ops->fini(c->blobs[i]);
+    for (size_t i = 0; i < c->nfiles; i++)
+        ckpt_file_close(c->files[i]);
+    ckpt_arena_fini(&c->arena);
+    free(c);
+}

@@ -1,0 +1,409 @@
+#include "formats/safetensors_header.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "formats/limits.h"
+
+/*
+ * Two kinds of errors meet here. Broken JSON ends the parse. A tensor that is wrong in itself (no
+ * dtype, a shape that does not fit its range) is a *fault* of its entry: the rest of its object is
+ * still passed over, then the fault refuses the file, or, with keep_going, stays in the table.
+ */
+struct parser {
+    struct ckpt_json json;
+    struct ckpt_st_table *table;
+    struct ckpt_arena *arena;
+    struct ckpt_st_entry *entry; /* being read */
+    bool has_dtype, has_shape, has_offsets;
+    bool is_faulty;
+    struct ckpt_err fault; /* the first of the entry */
+    bool keep_going;
+    uint64_t data_size;
+    struct ckpt_err *err;
+};
+
+static void fault(struct parser *p, const char *fmt, ...) CKPT_PRINTF(2, 3);
+static void fault(struct parser *p, const char *fmt, ...) {
+    if (p->is_faulty)
+        return;
+    char text[CKPT_ERR_TEXT];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    p->is_faulty = true;
+    ckpt_fail(&p->fault, -EINVAL, "tensor \"%.*s\": %s", CKPT_TEXT_ARGS(p->entry->key), text);
+}
+
+/* What the fault of the finished entry leads to. */
+static int settle_fault(struct parser *p) {
+    if (!p->is_faulty)
+        return 0;
+    p->is_faulty = false;
+    if (!p->keep_going)
+        return ckpt_fail(p->err, p->fault.code, "%s", p->fault.text);
+    p->entry->fault = ckpt_arena_copy(p->arena, p->fault.text, strlen(p->fault.text));
+    return p->entry->fault ? 0 : ckpt_fail_memory(p->err, "reading a safetensors header");
+}
+
+static int read_dtype(struct parser *p) {
+    const int t = ckpt_json_next(&p->json);
+    if (t != CKPT_JSON_STRING) {
+        if (t >= 0)
+            fault(p, "its dtype is %s, expected a string", ckpt_json_token_name(t));
+        return ckpt_json_skip(&p->json, t);
+    }
+    p->entry->dtype = ckpt_dtype_by_name(p->json.text);
+    if (p->entry->dtype == CKPT_DT_NONE)
+        fault(p, "unknown dtype \"%.*s\"", CKPT_TEXT_ARGS(p->json.text));
+    p->has_dtype = true;
+    return 0;
+}
+
+/* Reads an array of up to max numbers >= 0 and <= limit; *n gets their count. */
+static int read_numbers(struct parser *p, const char *what, uint64_t *numbers, uint32_t max,
+                        uint64_t limit, uint32_t *n) {
+    struct ckpt_json *j = &p->json;
+    int t = ckpt_json_next(j);
+    *n = 0;
+    if (t != CKPT_JSON_ARRAY) {
+        if (t >= 0)
+            fault(p, "its %s is %s, expected an array", what, ckpt_json_token_name(t));
+        return ckpt_json_skip(j, t);
+    }
+    while ((t = ckpt_json_next(j)) >= 0 && t != CKPT_JSON_ARRAY_END) {
+        if (t != CKPT_JSON_INT)
+            fault(p, "its %s holds %s, expected integers", what, ckpt_json_token_name(t));
+        else if (j->negative)
+            fault(p, "its %s holds the negative number %" PRId64, what, j->i);
+        else if (j->u > limit)
+            fault(p, "its %s holds %" PRIu64 ", which is too large", what, j->u);
+        else if (*n == max)
+            fault(p, "its %s holds more than %u numbers", what, max);
+        else
+            numbers[(*n)++] = j->u;
+        if (ckpt_json_skip(j, t))
+            return -EINVAL;
+    }
+    return t < 0 ? t : 0;
+}
+
+static int read_shape(struct parser *p) {
+    uint64_t numbers[CKPT_NDIM_MAX];
+    const int rc = read_numbers(p, "shape", numbers, CKPT_NDIM_MAX, INT64_MAX, &p->entry->ndim);
+    if (rc)
+        return rc;
+    int64_t *shape = ckpt_arena_array(p->arena, p->entry->ndim, sizeof *shape);
+    if (!shape)
+        return ckpt_fail_memory(p->err, "reading a safetensors header");
+    for (uint32_t i = 0; i < p->entry->ndim; i++)
+        shape[i] = (int64_t)numbers[i];
+    p->entry->shape = shape;
+    p->has_shape = true;
+    return 0;
+}
+
+static int read_offsets(struct parser *p) {
+    uint64_t numbers[2] = {0, 0};
+    uint32_t n;
+    const int rc = read_numbers(p, "data_offsets", numbers, 2, UINT64_MAX, &n);
+    if (rc)
+        return rc;
+    if (n != 2)
+        fault(p, "its data_offsets holds %u numbers, expected 2", n);
+    p->entry->begin = numbers[0];
+    p->entry->end = numbers[1];
+    p->has_offsets = true;
+    return 0;
+}
+
+static int read_member(struct parser *p) {
+    const struct ckpt_text name = p->json.text;
+    if (ckpt_text_is(name, "dtype"))
+        return read_dtype(p);
+    if (ckpt_text_is(name, "shape"))
+        return read_shape(p);
+    if (ckpt_text_is(name, "data_offsets"))
+        return read_offsets(p);
+    return ckpt_json_skip(&p->json, ckpt_json_next(&p->json)); /* as the reference package does */
+}
+
+/* "F32 [2, 3]" for messages. */
+static void shape_text(char *out, size_t cap, const struct ckpt_st_entry *e) {
+    int n = snprintf(out, cap, "%s [", ckpt_dtype_info(e->dtype)->name);
+    for (uint32_t i = 0; i < e->ndim && n > 0 && (size_t)n < cap; i++)
+        n += snprintf(out + n, cap - (size_t)n, "%s%" PRId64, i ? ", " : "", e->shape[i]);
+    if (n > 0 && (size_t)n < cap)
+        snprintf(out + n, cap - (size_t)n, "]");
+}
+
+/* The finished entry by itself: nothing is missing, and its range holds just what its shape needs.
+ */
+static void check_entry(struct parser *p) {
+    const struct ckpt_st_entry *e = p->entry;
+    char shown[200];
+    uint64_t count, bytes;
+    if (!p->has_dtype || !p->has_shape || !p->has_offsets) {
+        fault(p, "it has no %s",
+              !p->has_dtype   ? "dtype"
+              : !p->has_shape ? "shape"
+                              : "data_offsets");
+        return;
+    }
+    if (p->is_faulty)
+        return;
+    shape_text(shown, sizeof shown, e);
+    if (!ckpt_shape_count(e->shape, e->ndim, &count))
+        fault(p, "the element count of %s overflows", shown);
+    else if (!ckpt_dtype_bytes(e->dtype, count, &bytes))
+        fault(p, "%s does not fill whole bytes below 2^64", shown);
+    else if (e->begin > e->end)
+        fault(p, "its data_offsets %" PRIu64 "..%" PRIu64 " run backwards", e->begin, e->end);
+    else if (bytes != e->end - e->begin)
+        fault(p,
+              "%s needs %" PRIu64 " bytes, its data_offsets %" PRIu64 "..%" PRIu64 " hold %" PRIu64,
+              shown, bytes, e->begin, e->end, e->end - e->begin);
+    else if (e->end > p->data_size)
+        fault(p,
+              "its data ends at byte %" PRIu64 " of the data, which has %" PRIu64
+              " bytes: the file is truncated or damaged",
+              e->end, p->data_size);
+}
+
+/* Makes room for one more element of a malloc'ed array. */
+static void *grow(void *array, size_t n, size_t *cap, size_t size) {
+    if (n < *cap)
+        return array;
+    const size_t bigger = *cap ? 2 * *cap : 64;
+    void *p = reallocarray(array, bigger, size);
+    if (p)
+        *cap = bigger;
+    return p;
+}
+
+static int add_entry(struct parser *p) {
+    struct ckpt_st_table *t = p->table;
+    if (t->n == CKPT_LIMIT_TENSORS)
+        return ckpt_fail(p->err, -E2BIG, "more than %u tensors", CKPT_LIMIT_TENSORS);
+    struct ckpt_st_entry *entries = grow(t->entries, t->n, &t->cap, sizeof *entries);
+    if (entries)
+        t->entries = entries;
+    const struct ckpt_text key = ckpt_text_copy(p->arena, p->json.text.s, p->json.text.n);
+    if (!entries || !key.s)
+        return ckpt_fail_memory(p->err, "reading a safetensors header");
+    p->entry = &t->entries[t->n++];
+    *p->entry = (struct ckpt_st_entry){.key = key};
+    p->has_dtype = p->has_shape = p->has_offsets = false;
+    return 0;
+}
+
+static int read_entry(struct parser *p) {
+    int rc = add_entry(p);
+    if (rc)
+        return rc;
+    int t = ckpt_json_next(&p->json);
+    if (t != CKPT_JSON_OBJECT) {
+        if (t >= 0)
+            fault(p, "its entry is %s, expected an object", ckpt_json_token_name(t));
+        rc = ckpt_json_skip(&p->json, t);
+        return rc ? rc : settle_fault(p);
+    }
+    while ((t = ckpt_json_next(&p->json)) == CKPT_JSON_KEY) {
+        rc = read_member(p);
+        if (rc)
+            return rc;
+    }
+    if (t < 0)
+        return t;
+    check_entry(p);
+    return settle_fault(p);
+}
+
+static int add_pair(struct parser *p, struct ckpt_text key, struct ckpt_text value) {
+    struct ckpt_st_table *t = p->table;
+    struct ckpt_pair *pairs = grow(t->metadata, t->nmetadata, &t->metadata_cap, sizeof *pairs);
+    if (pairs)
+        t->metadata = pairs;
+    const struct ckpt_pair pair = {ckpt_text_copy(p->arena, key.s, key.n),
+                                   ckpt_text_copy(p->arena, value.s, value.n)};
+    if (!pairs || !pair.key.s || !pair.value.s)
+        return ckpt_fail_memory(p->err, "reading a safetensors header");
+    t->metadata[t->nmetadata++] = pair;
+    return 0;
+}
+
+static int read_metadata(struct parser *p) {
+    int t = ckpt_json_next(&p->json);
+    if (t == CKPT_JSON_NULL || t < 0) /* null counts as none, as in the reference package */
+        return t < 0 ? t : 0;
+    if (t != CKPT_JSON_OBJECT)
+        return ckpt_fail(p->err, -EINVAL, "__metadata__ is %s, expected an object",
+                         ckpt_json_token_name(t));
+    while ((t = ckpt_json_next(&p->json)) == CKPT_JSON_KEY) {
+        const struct ckpt_text key = p->json.text;
+        t = ckpt_json_next(&p->json);
+        if (t < 0)
+            return t;
+        if (t != CKPT_JSON_STRING)
+            return ckpt_fail(p->err, -EINVAL, "__metadata__ \"%.*s\" is %s, expected a string",
+                             CKPT_TEXT_ARGS(key), ckpt_json_token_name(t));
+        const int rc = add_pair(p, key, p->json.text);
+        if (rc)
+            return rc;
+    }
+    return t < 0 ? t : 0;
+}
+
+static int read_header(struct parser *p) {
+    int t = ckpt_json_next(&p->json);
+    if (t < 0)
+        return t;
+    if (t != CKPT_JSON_OBJECT)
+        return ckpt_fail(p->err, -EINVAL, "the header is %s, expected an object",
+                         ckpt_json_token_name(t));
+    while ((t = ckpt_json_next(&p->json)) == CKPT_JSON_KEY) {
+        const int rc =
+            ckpt_text_is(p->json.text, "__metadata__") ? read_metadata(p) : read_entry(p);
+        if (rc)
+            return rc;
+    }
+    return t < 0 ? t : ckpt_json_next(&p->json); /* EOF is 0 */
+}
+
+static int by_range(const void *x, const void *y) {
+    const struct ckpt_st_entry *a = *(struct ckpt_st_entry *const *)x,
+                               *b = *(struct ckpt_st_entry *const *)y;
+    if (a->begin != b->begin)
+        return a->begin < b->begin ? -1 : 1;
+    if (a->end != b->end)
+        return a->end < b->end ? -1 : 1;
+    return (a > b) - (a < b);
+}
+
+/* The sound entries by ascending range; *n gets their count. NULL: out of memory. */
+static struct ckpt_st_entry **sort_entries(const struct ckpt_st_table *t, size_t *n) {
+    struct ckpt_st_entry **sorted = calloc(t->n + 1, sizeof *sorted);
+    bool in_order = true;
+    *n = 0;
+    for (size_t i = 0; sorted && i < t->n; i++) {
+        if (t->entries[i].fault)
+            continue;
+        sorted[*n] = &t->entries[i];
+        in_order = in_order && (*n == 0 || by_range(&sorted[*n - 1], &sorted[*n]) < 0);
+        ++*n;
+    }
+    if (sorted && !in_order)
+        qsort(sorted, *n, sizeof *sorted, by_range);
+    return sorted;
+}
+
+/* The ranges have to tile the data: each begins where the one before it ends. */
+static int check_tiling(struct parser *p) {
+    size_t n;
+    CKPT_AUTO(free) struct ckpt_st_entry **sorted = sort_entries(p->table, &n);
+    if (!sorted)
+        return ckpt_fail_memory(p->err, "reading a safetensors header");
+    uint64_t end = 0;
+    for (size_t i = 0; i < n; i++) {
+        p->entry = sorted[i];
+        if (p->entry->begin < end)
+            fault(p,
+                  "its data begins at byte %" PRIu64
+                  ", inside the tensor before it, which ends at %" PRIu64,
+                  p->entry->begin, end);
+        else if (p->entry->begin > end && !p->keep_going)
+            fault(p,
+                  "its data begins at byte %" PRIu64 ", so bytes from %" PRIu64
+                  " on belong to no tensor",
+                  p->entry->begin, end);
+        p->table->unclaimed += p->entry->begin > end ? p->entry->begin - end : 0;
+        if (!p->is_faulty)
+            end = p->entry->end;
+        const int rc = settle_fault(p);
+        if (rc)
+            return rc;
+    }
+    p->table->unclaimed += p->data_size - end;
+    if (end != p->data_size && !p->keep_going)
+        return ckpt_fail(p->err, -EINVAL,
+                         "the last tensor ends at byte %" PRIu64 " of the data, which has %" PRIu64
+                         " bytes: the file is damaged, or something was appended",
+                         end, p->data_size);
+    return 0;
+}
+
+int ckpt_st_parse(struct ckpt_st_table *t, struct ckpt_arena *a, const void *json, size_t n,
+                  uint64_t data_size, bool keep_going, struct ckpt_err *err) {
+    *t = (struct ckpt_st_table){.data_start = 8 + n};
+    struct parser p = {
+        .table = t, .arena = a, .keep_going = keep_going, .data_size = data_size, .err = err};
+    ckpt_json_init(&p.json, json, n, CKPT_LIMIT_JSON_DEPTH, err);
+    p.json.base = 8;
+    int rc = read_header(&p);
+    ckpt_json_fini(&p.json);
+    if (!rc)
+        rc = check_tiling(&p);
+    if (rc)
+        ckpt_st_table_fini(t);
+    return rc;
+}
+
+bool ckpt_st_detect(const struct ckpt_file *f) {
+    uint8_t start[4096]; /* white space before the brace is read by the reference package */
+    const size_t n = f->size < sizeof start ? (size_t)f->size : sizeof start;
+    if (n < 9 || ckpt_file_read(f, 0, start, n, NULL))
+        return false;
+    struct ckpt_buf b = {.p = start, .n = n};
+    if (ckpt_buf_u64(&b) > CKPT_LIMIT_HEADER_BYTES)
+        return false;
+    uint8_t c = ' ';
+    while (c == ' ' || c == '\n' || c == '\r' || c == '\t')
+        c = ckpt_buf_u8(&b);
+    return c == '{';
+}
+
+int ckpt_st_read(struct ckpt_st_table *t, struct ckpt_arena *a, const struct ckpt_file *f,
+                 bool keep_going, struct ckpt_err *err) {
+    *t = (struct ckpt_st_table){0};
+    uint8_t start[8];
+    if (f->size < sizeof start)
+        return ckpt_fail(err, -EINVAL, "%" PRIu64 " bytes are too short for a safetensors file",
+                         f->size);
+    int rc = ckpt_file_read(f, 0, start, sizeof start, err);
+    if (rc)
+        return rc;
+    struct ckpt_buf b = {.p = start, .n = sizeof start};
+    const uint64_t n = ckpt_buf_u64(&b);
+    if (n > CKPT_LIMIT_HEADER_BYTES)
+        return ckpt_fail(
+            err, -EINVAL,
+            "not a safetensors file: its first 8 bytes give a header length of %" PRIu64
+            ", the limit is %u",
+            n, CKPT_LIMIT_HEADER_BYTES);
+    if (n > f->size - sizeof start)
+        return ckpt_fail(err, -EINVAL,
+                         "the safetensors header of %" PRIu64
+                         " bytes runs past the end of the file, "
+                         "which has %" PRIu64 " bytes: the file is truncated or damaged",
+                         n, f->size);
+    /* In memory of our own, so that a file that changes meanwhile cannot pull the rug away. */
+    CKPT_AUTO(free) char *json = malloc((size_t)n + 1);
+    if (!json)
+        return ckpt_fail_memory(err, "reading a safetensors header");
+    rc = ckpt_file_read(f, sizeof start, json, (size_t)n, err);
+    return rc ? rc : ckpt_st_parse(t, a, json, (size_t)n, f->size - 8 - n, keep_going, err);
+}
+
+void ckpt_st_table_fini(struct ckpt_st_table *t) {
+    free(t->entries);
+    free(t->metadata);
+    *t = (struct ckpt_st_table){0};
+}

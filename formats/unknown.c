@@ -1,0 +1,65 @@
+#include "formats/unknown.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/text.h"
+
+/* Things that people do mistake for a checkpoint, by their first bytes. */
+static const struct {
+    const char *magic;
+    size_t n;
+    const char *what;
+} known[] = {
+#define MAGIC(bytes, text)                                                                         \
+    { bytes, sizeof(bytes) - 1, text }
+    MAGIC("version https://git-lfs",
+          "a Git LFS pointer, not the checkpoint itself: run `git lfs pull` in its repository"),
+    MAGIC("\x1f\x8b", "compressed with gzip: unpack it first (gunzip)"),
+    MAGIC("\x28\xb5\x2f\xfd", "compressed with zstd: unpack it first (unzstd)"),
+    MAGIC("\xfd"
+          "7zXZ",
+          "compressed with xz: unpack it first (unxz)"),
+    MAGIC("BZh", "compressed with bzip2: unpack it first (bunzip2)"),
+    MAGIC("7z\xbc\xaf", "a 7-Zip archive: unpack it first"),
+    MAGIC("\x89HDF", "an HDF5 file (Keras?), which is not supported"),
+    MAGIC("GGUF", "a GGUF file, which is not supported"),
+    MAGIC("\x93NUMPY", "a single numpy array, not a checkpoint"),
+    MAGIC("NRUB", "a burnpack file: it is burn's already, load it with burn"),
+    MAGIC("PK\3\4", "a ZIP archive without a PyTorch checkpoint in it"),
+#undef MAGIC
+};
+
+static const char *what_is(const struct ckpt_file *f) {
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (f->size >= known[i].n && memcmp(f->data, known[i].magic, known[i].n) == 0)
+            return known[i].what;
+    size_t i = 0;
+    while (i < f->size && i < 1000 && isspace(f->data[i]))
+        i++;
+    const char first = i < f->size ? (char)f->data[i] : '\0';
+    return first == '<'   ? "an HTML or XML text: the download got an error page or a login form"
+           : first == '{' ? "a JSON text, not a checkpoint"
+                          : NULL;
+}
+
+static int fail_with_bytes(const struct ckpt_file *f, struct ckpt_err *err) {
+    struct ckpt_str bytes = {0};
+    for (size_t i = 0; i < f->size && i < 8; i++)
+        ckpt_str_printf(&bytes, " %02x", f->data[i]);
+    ckpt_fail(err, -EINVAL,
+              "not a checkpoint: expected safetensors or a PyTorch file (ZIP or legacy pickle), "
+              "found the first bytes%s",
+              ckpt_str_text(&bytes).s);
+    ckpt_str_fini(&bytes);
+    return -EINVAL;
+}
+
+int ckpt_fail_unknown(const struct ckpt_file *f, struct ckpt_err *err) {
+    if (f->size == 0)
+        return ckpt_fail(err, -EINVAL,
+                         "not a checkpoint: the file is empty (an unfinished download or save?)");
+    const char *what = what_is(f);
+    return what ? ckpt_fail(err, -EINVAL, "not a checkpoint: %s", what) : fail_with_bytes(f, err);
+}

@@ -1,0 +1,105 @@
+#include "formats/value.h"
+
+#include "formats/limits.h"
+
+/*
+ * A value as JSON. Values may be shared and cyclic, so the walk is bounded twice: by the writer's
+ * depth, and by the bytes written, since a list of two references to a list of two references...
+ * doubles with each level. What lies beyond a bound shows as the string "...".
+ */
+
+struct walk {
+    struct ckpt_json_out *w;
+    struct ckpt_arena *scratch; /* for names of keys that are not strings */
+    size_t stop;                /* length of the output at which the walk ends */
+};
+
+static void write(struct walk *k, const struct ckpt_value *v);
+
+static bool is_over(const struct walk *k) {
+    return k->w->out->n >= k->stop;
+}
+
+static void write_list(struct walk *k, const struct ckpt_value *v) {
+    ckpt_jsonw_array(k->w);
+    for (size_t i = 0; i < v->seq.n; i++) {
+        write(k, v->seq.item[i]);
+        if (is_over(k))
+            break;
+    }
+    ckpt_jsonw_array_end(k->w);
+}
+
+static void write_dict(struct walk *k, const struct ckpt_value *v) {
+    ckpt_jsonw_object(k->w);
+    for (size_t i = 0; i + 1 < v->seq.n && !is_over(k); i += 2) {
+        const struct ckpt_text key = ckpt_value_path_segment(k->scratch, v->seq.item[i]);
+        ckpt_jsonw_key_text(k->w, key.s ? key : CKPT_TEXT("..."));
+        write(k, v->seq.item[i + 1]);
+    }
+    ckpt_jsonw_object_end(k->w);
+}
+
+static void write_bytes(struct walk *k, struct ckpt_text bytes) {
+    ckpt_jsonw_array(k->w);
+    for (size_t i = 0; i < bytes.n && !is_over(k); i++)
+        ckpt_jsonw_u64(k->w, (unsigned char)bytes.s[i]);
+    ckpt_jsonw_array_end(k->w);
+}
+
+static void write_nested(struct walk *k, const struct ckpt_value *v) {
+    if (k->w->depth + 1 >= CKPT_JSON_OUT_DEPTH_MAX)
+        ckpt_jsonw_string(k->w, "...");
+    else if (v->kind == CKPT_VALUE_BYTES)
+        write_bytes(k, v->text);
+    else if (v->kind == CKPT_VALUE_DICT)
+        write_dict(k, v);
+    else
+        write_list(k, v);
+}
+
+static void write(struct walk *k, const struct ckpt_value *v) {
+    if (is_over(k)) {
+        ckpt_jsonw_string(k->w, "...");
+        return;
+    }
+    switch (v->kind) {
+    case CKPT_VALUE_NONE:
+        ckpt_jsonw_null(k->w);
+        break;
+    case CKPT_VALUE_BOOL:
+        ckpt_jsonw_bool(k->w, v->b);
+        break;
+    case CKPT_VALUE_INT:
+        ckpt_jsonw_i64(k->w, v->i);
+        break;
+    case CKPT_VALUE_BIGINT:
+        ckpt_jsonw_raw(k->w, v->text);
+        break;
+    case CKPT_VALUE_FLOAT:
+        ckpt_jsonw_double(k->w, v->f);
+        break;
+    case CKPT_VALUE_STR:
+    case CKPT_VALUE_GLOBAL:
+    case CKPT_VALUE_OPAQUE:
+    case CKPT_VALUE_MODULE:
+        ckpt_jsonw_text(k->w, v->text);
+        break;
+    case CKPT_VALUE_BYTES:
+    case CKPT_VALUE_LIST:
+    case CKPT_VALUE_TUPLE:
+    case CKPT_VALUE_SET:
+    case CKPT_VALUE_DICT:
+        write_nested(k, v);
+        break;
+    default:
+        ckpt_jsonw_string(k->w, v->kind == CKPT_VALUE_TENSOR ? "tensor" : "object");
+    }
+}
+
+void ckpt_value_json(struct ckpt_json_out *w, const struct ckpt_value *v) {
+    struct ckpt_arena scratch = {.limit = CKPT_LIMIT_VALUE_JSON_BYTES};
+    struct walk k = {w, &scratch, w->out->n + CKPT_LIMIT_VALUE_JSON_BYTES};
+    write(&k, v);
+    ckpt_arena_fini(&scratch);
+}
