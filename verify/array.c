@@ -1,0 +1,214 @@
+/*
+ * Arrays: allocation under a budget, views over shared memory, copies into C order.
+ */
+#include "verify/array.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/size.h"
+
+struct ckpt_array_store {
+    uint64_t refs, bytes;
+    struct ckpt_memory *memory;
+    _Alignas(64) unsigned char data[]; /* BLAS likes whole cache lines */
+};
+
+static void set_dense_strides(struct ckpt_array *a) {
+    int64_t step = 1;
+    for (uint32_t d = a->ndim; d-- > 0;) {
+        a->stride[d] = step;
+        step *= a->shape[d] > 0 ? a->shape[d] : 1;
+    }
+}
+
+/* Bytes of such an array, or a refusal that names the budget. */
+static int array_bytes(const struct ckpt_memory *memory, enum ckpt_dtype dtype,
+                       const int64_t *shape, uint32_t ndim, uint64_t *bytes, struct ckpt_err *err) {
+    uint64_t count = 0;
+    if (ndim > CKPT_ARRAY_NDIM_MAX)
+        return ckpt_fail(err, -EOPNOTSUPP, "an array of %u dimensions; the checker handles %d",
+                         ndim, CKPT_ARRAY_NDIM_MAX);
+    if (!ckpt_shape_count(shape, ndim, &count) || !ckpt_dtype_bytes(dtype, count, bytes))
+        return ckpt_fail(err, -EOVERFLOW, "an array too large for this machine");
+    if (memory && (*bytes > memory->limit || memory->used > memory->limit - *bytes))
+        return ckpt_fail(err, -ENOMEM,
+                         "needs %llu more bytes, beyond verify_memory=%llu (%llu in use)",
+                         (unsigned long long)*bytes, (unsigned long long)memory->limit,
+                         (unsigned long long)memory->used);
+    return 0;
+}
+
+int ckpt_array_new(struct ckpt_array *out, struct ckpt_memory *memory, enum ckpt_dtype dtype,
+                   const int64_t *shape, uint32_t ndim, struct ckpt_err *err) {
+    uint64_t bytes = 0;
+    memset(out, 0, sizeof(*out));
+    const int rc = array_bytes(memory, dtype, shape, ndim, &bytes, err);
+    if (rc < 0)
+        return rc;
+    const size_t line = _Alignof(struct ckpt_array_store);
+    const size_t size = (sizeof(struct ckpt_array_store) + bytes + line - 1) / line * line;
+    struct ckpt_array_store *const store = aligned_alloc(line, size);
+    if (!store)
+        return ckpt_fail_memory(err, "an array");
+    memset(store, 0, size);
+    store->refs = 1;
+    store->bytes = bytes;
+    store->memory = memory;
+    if (memory)
+        memory->used += bytes;
+    out->dtype = dtype;
+    out->ndim = ndim;
+    if (ndim)
+        memcpy(out->shape, shape, ndim * sizeof(*shape));
+    set_dense_strides(out);
+    out->store = store;
+    out->data = store->data;
+    return 0;
+}
+
+void ckpt_array_fini(struct ckpt_array *a) {
+    struct ckpt_array_store *const store = a->store;
+    if (store && --store->refs == 0) {
+        if (store->memory)
+            store->memory->used -= store->bytes;
+        free(store);
+    }
+    memset(a, 0, sizeof(*a));
+}
+
+struct ckpt_array ckpt_array_ref(const struct ckpt_array *a) {
+    if (a->store)
+        a->store->refs++;
+    return *a;
+}
+
+int64_t ckpt_array_count(const struct ckpt_array *a) {
+    int64_t n = 1;
+    for (uint32_t d = 0; d < a->ndim; d++)
+        n *= a->shape[d];
+    return n;
+}
+
+bool ckpt_array_dense(const struct ckpt_array *a) {
+    int64_t step = 1;
+    for (uint32_t d = a->ndim; d-- > 0;) {
+        if (a->shape[d] == 0)
+            return true;
+        if (a->shape[d] > 1 && a->stride[d] != step)
+            return false;
+        step *= a->shape[d];
+    }
+    return true;
+}
+
+bool ckpt_array_same_shape(const struct ckpt_array *a, const struct ckpt_array *b) {
+    return a->ndim == b->ndim &&
+           (a->ndim == 0 || memcmp(a->shape, b->shape, a->ndim * sizeof(a->shape[0])) == 0);
+}
+
+const char *ckpt_array_shape_text(const struct ckpt_array *a, char *buf, size_t size) {
+    size_t at = (size_t)snprintf(buf, size, "[");
+    for (uint32_t d = 0; d < a->ndim && at < size; d++)
+        at +=
+            (size_t)snprintf(buf + at, size - at, "%s%lld", d ? ", " : "", (long long)a->shape[d]);
+    if (at < size)
+        snprintf(buf + at, size - at, "]");
+    return buf;
+}
+
+struct ckpt_array ckpt_array_permute(const struct ckpt_array *a, const uint32_t *order) {
+    struct ckpt_array out = ckpt_array_ref(a);
+    for (uint32_t d = 0; d < a->ndim; d++) {
+        out.shape[d] = a->shape[order[d]];
+        out.stride[d] = a->stride[order[d]];
+    }
+    return out;
+}
+
+struct ckpt_array ckpt_array_slice(const struct ckpt_array *a, uint32_t dim, int64_t start,
+                                   int64_t len) {
+    struct ckpt_array out = ckpt_array_ref(a);
+    const int64_t bytes = ckpt_dtype_info(a->dtype)->unit_bytes;
+    out.shape[dim] = len;
+    if (len > 0)
+        out.data = (char *)a->data + start * a->stride[dim] * bytes;
+    return out;
+}
+
+/* Copies a, seen from dimension d on, to *to in C order. */
+static void copy_in_order(const struct ckpt_array *a, uint32_t d, const char *from, char **to) {
+    const int64_t bytes = ckpt_dtype_info(a->dtype)->unit_bytes;
+    if (d == a->ndim) {
+        memcpy(*to, from, (size_t)bytes);
+        *to += bytes;
+        return;
+    }
+    for (int64_t i = 0; i < a->shape[d]; i++)
+        copy_in_order(a, d + 1, from + i * a->stride[d] * bytes, to);
+}
+
+int ckpt_array_contiguous(const struct ckpt_array *a, struct ckpt_memory *memory,
+                          struct ckpt_array *out, struct ckpt_err *err) {
+    if (ckpt_array_dense(a)) {
+        *out = ckpt_array_ref(a);
+        set_dense_strides(out);
+        return 0;
+    }
+    const int rc = ckpt_array_new(out, memory, a->dtype, a->shape, a->ndim, err);
+    char *to = out->data;
+    if (rc == 0)
+        copy_in_order(a, 0, a->data, &to);
+    return rc;
+}
+
+/* Fills in the one -1. */
+static int resolve_shape(const struct ckpt_array *a, const int64_t *shape, uint32_t ndim,
+                         int64_t *resolved, struct ckpt_err *err) {
+    int64_t known = 1, open = -1;
+    for (uint32_t d = 0; d < ndim; d++) {
+        resolved[d] = shape[d];
+        if (shape[d] == -1 && open < 0)
+            open = d;
+        else if (shape[d] < 0 || !ckpt_mul_i64(known, shape[d], &known))
+            return ckpt_fail(err, -EINVAL, "a reshape to an impossible dimension %lld",
+                             (long long)shape[d]);
+    }
+    const int64_t count = ckpt_array_count(a);
+    if (open >= 0 && known > 0)
+        resolved[open] = count / known;
+    if (open >= 0 ? known == 0 || count % known != 0 : count != known)
+        return ckpt_fail(err, -EINVAL, "a reshape of %lld elements to a shape that holds %lld",
+                         (long long)count, (long long)known);
+    return 0;
+}
+
+int ckpt_array_reshape(const struct ckpt_array *a, const int64_t *shape, uint32_t ndim,
+                       struct ckpt_memory *memory, struct ckpt_array *out, struct ckpt_err *err) {
+    int64_t resolved[CKPT_ARRAY_NDIM_MAX];
+    memset(out, 0, sizeof(*out));
+    if (ndim > CKPT_ARRAY_NDIM_MAX)
+        return ckpt_fail(err, -EOPNOTSUPP, "a reshape to %u dimensions", ndim);
+    int rc = resolve_shape(a, shape, ndim, resolved, err);
+    if (rc == 0)
+        rc = ckpt_array_contiguous(a, memory, out, err);
+    if (rc < 0)
+        return rc;
+    out->ndim = ndim;
+    memcpy(out->shape, resolved, ndim * sizeof(resolved[0]));
+    set_dense_strides(out);
+    return 0;
+}
+
+double ckpt_array_get(const struct ckpt_array *a, int64_t i) {
+    switch (a->dtype) {
+    case CKPT_DT_F32:
+        return (double)((const float *)a->data)[i];
+    case CKPT_DT_F64:
+        return ((const double *)a->data)[i];
+    default:
+        return (double)((const int64_t *)a->data)[i];
+    }
+}
