@@ -1,0 +1,132 @@
+/* Running one operation, and what operations use to get at their arguments. */
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "verify/op.h"
+
+int ckpt_exec_check(const struct ckpt_exec *e, struct ckpt_err *err) {
+    if (e->cancel && atomic_load(e->cancel))
+        return ckpt_fail(err, -EINTR, "interrupted");
+    return 0;
+}
+
+const struct ckpt_op *ckpt_op_find(struct ckpt_text name) {
+    for (size_t i = 0; i < ckpt_nops; i++)
+        if (ckpt_text_is(name, ckpt_ops[i].name))
+            return &ckpt_ops[i];
+    return NULL;
+}
+
+int ckpt_op_run(const struct ckpt_op *op, const struct ckpt_arg *arg, uint32_t nargs,
+                struct ckpt_exec *exec, struct ckpt_array *out, struct ckpt_err *err) {
+    struct ckpt_call c = {.op = op, .arg = arg, .nargs = nargs, .exec = exec, .out = out};
+    memset(out, 0, sizeof(*out));
+    int rc = ckpt_exec_check(exec, err);
+    if (rc < 0)
+        return rc;
+    rc = op->run(&c, err);
+    if (rc == 0)
+        return 0;
+    ckpt_array_fini(out);
+    return rc == -EINTR ? rc : ckpt_fail_in(err, "%s", op->name);
+}
+
+const struct ckpt_arg *ckpt_call_arg(const struct ckpt_call *c, const char *name) {
+    for (uint32_t i = 0; i < c->nargs; i++)
+        if (strcmp(c->arg[i].name, name) == 0)
+            return c->arg[i].kind == CKPT_ARG_NONE ? NULL : &c->arg[i];
+    return NULL;
+}
+
+int64_t ckpt_call_int(const struct ckpt_call *c, const char *name, int64_t otherwise) {
+    const struct ckpt_arg *const a = ckpt_call_arg(c, name);
+    return a && a->kind == CKPT_ARG_INT ? a->i : otherwise;
+}
+
+double ckpt_call_float(const struct ckpt_call *c, const char *name, double otherwise) {
+    const struct ckpt_arg *const a = ckpt_call_arg(c, name);
+    if (a && a->kind == CKPT_ARG_INT)
+        return (double)a->i;
+    return a && a->kind == CKPT_ARG_FLOAT ? a->f : otherwise;
+}
+
+bool ckpt_call_bool(const struct ckpt_call *c, const char *name, bool otherwise) {
+    const struct ckpt_arg *const a = ckpt_call_arg(c, name);
+    return a && a->kind == CKPT_ARG_BOOL ? a->b : otherwise;
+}
+
+int ckpt_call_ints(const struct ckpt_call *c, const char *name, uint32_t n, int64_t otherwise,
+                   int64_t *out, struct ckpt_err *err) {
+    const struct ckpt_arg *const a = ckpt_call_arg(c, name);
+    const bool list = a && a->kind == CKPT_ARG_INTS;
+    if (a && !list && a->kind != CKPT_ARG_INT)
+        return ckpt_fail(err, -EINVAL, "%s is not a number or a list of them", name);
+    if (list && a->ints.n != n && a->ints.n != 1)
+        return ckpt_fail(err, -EINVAL, "%s has %u numbers, expected %u", name, a->ints.n, n);
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = !a ? otherwise : !list ? a->i : a->ints.v[a->ints.n == 1 ? 0 : i];
+    return 0;
+}
+
+int ckpt_call_array(const struct ckpt_call *c, const char *name, struct ckpt_array *out,
+                    struct ckpt_err *err) {
+    const struct ckpt_arg *const a = ckpt_call_arg(c, name);
+    memset(out, 0, sizeof(*out));
+    if (!a)
+        return 0;
+    if (a->kind == CKPT_ARG_PARAM)
+        return ckpt_param_load(a->param, &c->exec->memory, out, err);
+    if (a->kind != CKPT_ARG_ARRAY)
+        return ckpt_fail(err, -EINVAL, "%s is not a tensor", name);
+    if (a->array->dtype != CKPT_DT_F32)
+        return ckpt_fail(err, -EINVAL, "%s is %s, expected F32", name,
+                         ckpt_dtype_info(a->array->dtype)->name);
+    return ckpt_array_contiguous(a->array, &c->exec->memory, out, err);
+}
+
+int ckpt_call_input(const struct ckpt_call *c, const char *name, struct ckpt_array *out,
+                    struct ckpt_err *err) {
+    const int rc = ckpt_call_array(c, name, out, err);
+    return rc == 0 && !out->store ? ckpt_fail(err, -EINVAL, "%s is missing", name) : rc;
+}
+
+int ckpt_call_vector(const struct ckpt_call *c, const char *name, int64_t n, struct ckpt_array *out,
+                     struct ckpt_err *err) {
+    char shape[64];
+    const int rc = ckpt_call_array(c, name, out, err);
+    if (rc < 0 || !out->store || (out->ndim == 1 && out->shape[0] == n))
+        return rc;
+    ckpt_array_shape_text(out, shape, sizeof(shape));
+    ckpt_array_fini(out);
+    return ckpt_fail(err, -EINVAL, "%s has shape %s, expected [%lld]", name, shape, (long long)n);
+}
+
+int ckpt_call_param(const struct ckpt_call *c, const char *name, struct ckpt_array *hold,
+                    struct ckpt_param *out, struct ckpt_err *err) {
+    const struct ckpt_arg *const a = ckpt_call_arg(c, name);
+    memset(hold, 0, sizeof(*hold));
+    if (a && a->kind == CKPT_ARG_PARAM) {
+        *out = *a->param;
+        return 0;
+    }
+    const int rc = ckpt_call_input(c, name, hold, err);
+    if (rc == 0)
+        *out = ckpt_param_of_array(hold, ckpt_text_of(name));
+    return rc;
+}
+
+int ckpt_call_result(struct ckpt_call *c, const int64_t *shape, uint32_t ndim,
+                     struct ckpt_err *err) {
+    return ckpt_array_new(c->out, &c->exec->memory, CKPT_DT_F32, shape, ndim, err);
+}
+
+int64_t ckpt_call_band(const struct ckpt_call *c, int64_t rows, int64_t row_bytes) {
+    const int64_t fit = row_bytes > 0 ? (int64_t)(c->exec->band / (uint64_t)row_bytes) : rows;
+    return fit < 1 ? 1 : fit < rows ? fit : rows;
+}
+
+bool ckpt_blas_fits(int64_t a, int64_t b, int64_t c) {
+    return a <= INT_MAX && b <= INT_MAX && c <= INT_MAX;
+}

@@ -1,0 +1,125 @@
+#ifndef CKPT_VERIFY_OP_H
+#define CKPT_VERIFY_OP_H
+/*
+ * Operations: one row of a table each, named and typed as in ATen, so that the nodes of a graph
+ * find them by name. Arguments are bound by the names of the schema; one that is absent or None has
+ * the schema's default. A parameter (a model's tensor) may stand wherever an array may.
+ *
+ * A new operation is a function in a file of its family and a row in ops.c.
+ */
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "verify/array.h"
+#include "verify/param.h"
+
+enum ckpt_arg_kind {
+    CKPT_ARG_NONE,
+    CKPT_ARG_ARRAY,
+    CKPT_ARG_PARAM,
+    CKPT_ARG_INT,
+    CKPT_ARG_FLOAT,
+    CKPT_ARG_BOOL,
+    CKPT_ARG_INTS,
+    CKPT_ARG_STRING,
+};
+
+struct ckpt_arg {
+    const char *name; /* "weight" */
+    enum ckpt_arg_kind kind;
+    union {
+        const struct ckpt_array *array;
+        const struct ckpt_param *param;
+        int64_t i;
+        double f;
+        bool b;
+        struct {
+            const int64_t *v;
+            uint32_t n;
+        } ints;
+        const char *string;
+    };
+};
+
+/* What all operations of a run share. */
+struct ckpt_exec {
+    struct ckpt_memory memory; /* arrays and bands */
+    uint64_t band;             /* bytes of weights or columns held at a time */
+    const atomic_bool *cancel; /* may be NULL */
+};
+
+/* -EINTR once the run has been cancelled. */
+int ckpt_exec_check(const struct ckpt_exec *e, struct ckpt_err *err) CKPT_CHECKED;
+
+struct ckpt_op;
+
+struct ckpt_call {
+    const struct ckpt_op *op;
+    const struct ckpt_arg *arg;
+    uint32_t nargs;
+    struct ckpt_exec *exec;
+    struct ckpt_array *out;
+};
+
+struct ckpt_op {
+    const char *name;   /* without namespace and overload */
+    const char *schema; /* ATen's, of the overload that is meant */
+    int (*run)(struct ckpt_call *c, struct ckpt_err *err);
+};
+
+extern const struct ckpt_op ckpt_ops[];
+extern const size_t ckpt_nops;
+const struct ckpt_op *ckpt_op_find(struct ckpt_text name); /* NULL: none */
+/* Runs op; *out is the (first) result. A sentence in err begins with the operation's name. */
+int ckpt_op_run(const struct ckpt_op *op, const struct ckpt_arg *arg, uint32_t nargs,
+                struct ckpt_exec *exec, struct ckpt_array *out, struct ckpt_err *err) CKPT_CHECKED;
+
+/* For the operations themselves. An argument that is absent or None: */
+const struct ckpt_arg *ckpt_call_arg(const struct ckpt_call *c, const char *name); /* NULL */
+int64_t ckpt_call_int(const struct ckpt_call *c, const char *name, int64_t otherwise);
+double ckpt_call_float(const struct ckpt_call *c, const char *name, double otherwise);
+bool ckpt_call_bool(const struct ckpt_call *c, const char *name, bool otherwise);
+/* n integers; a single one stands for all. */
+int ckpt_call_ints(const struct ckpt_call *c, const char *name, uint32_t n, int64_t otherwise,
+                   int64_t *out, struct ckpt_err *err) CKPT_CHECKED;
+/* A dense float32 array, loaded if it is a parameter; *out is empty (dtype NONE) if absent. */
+int ckpt_call_array(const struct ckpt_call *c, const char *name, struct ckpt_array *out,
+                    struct ckpt_err *err) CKPT_CHECKED;
+/* The same, but it must be there. */
+int ckpt_call_input(const struct ckpt_call *c, const char *name, struct ckpt_array *out,
+                    struct ckpt_err *err) CKPT_CHECKED;
+/* A vector of n, or absent. */
+int ckpt_call_vector(const struct ckpt_call *c, const char *name, int64_t n, struct ckpt_array *out,
+                     struct ckpt_err *err) CKPT_CHECKED;
+/* A parameter or array as a parameter; *hold keeps the dense array behind it. */
+int ckpt_call_param(const struct ckpt_call *c, const char *name, struct ckpt_array *hold,
+                    struct ckpt_param *out, struct ckpt_err *err) CKPT_CHECKED;
+/* The result, of this shape. */
+int ckpt_call_result(struct ckpt_call *c, const int64_t *shape, uint32_t ndim,
+                     struct ckpt_err *err) CKPT_CHECKED;
+/* How many of `rows` rows of `row_bytes` bytes each are held at a time: at least one. */
+int64_t ckpt_call_band(const struct ckpt_call *c, int64_t rows, int64_t row_bytes);
+/* Dimensions as BLAS takes them: false if one is beyond its 32 bits. */
+bool ckpt_blas_fits(int64_t a, int64_t b, int64_t c);
+
+int ckpt_op_linear(struct ckpt_call *c, struct ckpt_err *err);
+int ckpt_op_conv1d(struct ckpt_call *c, struct ckpt_err *err);
+int ckpt_op_conv2d(struct ckpt_call *c, struct ckpt_err *err);
+int ckpt_op_conv3d(struct ckpt_call *c, struct ckpt_err *err);
+int ckpt_op_conv_transpose1d(struct ckpt_call *c, struct ckpt_err *err);
+int ckpt_op_conv_transpose2d(struct ckpt_call *c, struct ckpt_err *err);
+int ckpt_op_conv_transpose3d(struct ckpt_call *c, struct ckpt_err *err);
+int ckpt_op_layer_norm(struct ckpt_call *c, struct ckpt_err *err);
+int ckpt_op_rms_norm(struct ckpt_call *c, struct ckpt_err *err);
+int ckpt_op_group_norm(struct ckpt_call *c, struct ckpt_err *err);
+int ckpt_op_batch_norm(struct ckpt_call *c, struct ckpt_err *err);
+int ckpt_op_instance_norm(struct ckpt_call *c, struct ckpt_err *err);
+int ckpt_op_embedding(struct ckpt_call *c, struct ckpt_err *err);
+int ckpt_op_flatten(struct ckpt_call *c, struct ckpt_err *err);
+int ckpt_op_identity(struct ckpt_call *c, struct ckpt_err *err);
+int ckpt_op_softmax(struct ckpt_call *c, struct ckpt_err *err);
+int ckpt_op_log_softmax(struct ckpt_call *c, struct ckpt_err *err);
+int ckpt_op_elementwise(struct ckpt_call *c, struct ckpt_err *err); /* by c->op->name */
+
+#endif

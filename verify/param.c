@@ -1,0 +1,35 @@
+/* Parameters as such, and those that are arrays already. */
+#include "verify/param.h"
+
+#include <string.h>
+
+int64_t ckpt_param_count(const struct ckpt_param *p) {
+    int64_t n = 1;
+    for (uint32_t d = 0; d < p->ndim; d++)
+        n *= p->shape[d];
+    return n;
+}
+
+static int read_array(const struct ckpt_param *p, int64_t first, int64_t n, float *out,
+                      struct ckpt_err *err) {
+    (void)err;
+    if (n > 0)
+        memcpy(out, ckpt_array_f32(p->from) + first, (size_t)n * sizeof(*out));
+    return 0;
+}
+
+struct ckpt_param ckpt_param_of_array(const struct ckpt_array *a, struct ckpt_text name) {
+    struct ckpt_param p = {.name = name, .ndim = a->ndim, .read = read_array, .from = a};
+    memcpy(p.shape, a->shape, sizeof(p.shape));
+    return p;
+}
+
+int ckpt_param_load(const struct ckpt_param *p, struct ckpt_memory *memory, struct ckpt_array *out,
+                    struct ckpt_err *err) {
+    int rc = ckpt_array_new(out, memory, CKPT_DT_F32, p->shape, p->ndim, err);
+    if (rc == 0)
+        rc = p->read(p, 0, ckpt_param_count(p), ckpt_array_f32(out), err);
+    if (rc < 0)
+        ckpt_array_fini(out);
+    return rc;
+}

@@ -1,0 +1,33 @@
+#ifndef CKPT_VERIFY_PARAM_H
+#define CKPT_VERIFY_PARAM_H
+/*
+ * A parameter: a tensor of the model, read in float32 a few rows at a time, so that no whole matrix
+ * is ever copied. Where its elements come from is the reader's business: an array, the source's
+ * bytes (the naive path), or the served bytes (the one read path).
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "verify/array.h"
+
+struct ckpt_param {
+    struct ckpt_text name; /* for messages */
+    uint32_t ndim;
+    int64_t shape[CKPT_ARRAY_NDIM_MAX]; /* as stored */
+    bool
+        in_out; /* a matrix that maps rows to columns: burn's Linear is [in, out], torch's [out, in]
+                 */
+    /* Elements [first, first + n) in C order. */
+    int (*read)(const struct ckpt_param *p, int64_t first, int64_t n, float *out,
+                struct ckpt_err *err);
+    const void *from; /* read's own */
+};
+
+int64_t ckpt_param_count(const struct ckpt_param *p);
+/* The array must be dense float32 and outlive the parameter. */
+struct ckpt_param ckpt_param_of_array(const struct ckpt_array *a, struct ckpt_text name);
+/* All of it. */
+int ckpt_param_load(const struct ckpt_param *p, struct ckpt_memory *memory, struct ckpt_array *out,
+                    struct ckpt_err *err) CKPT_CHECKED;
+
+#endif
