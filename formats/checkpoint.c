@@ -14,7 +14,7 @@
  * first byte is a length and may be any magic number's. */
 static const struct ckpt_format *const formats[] = {
     &ckpt_format_safetensors,
-    /* shards */
+    &ckpt_format_safetensors_shards,
 };
 
 /*

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/json.h"
@@ -178,26 +179,12 @@ static void check_entry(struct parser *p) {
               e->end, p->data_size);
 }
 
-/* Makes room for one more element of a malloc'ed array. */
-static void *grow(void *array, size_t n, size_t *cap, size_t size) {
-    if (n < *cap)
-        return array;
-    const size_t bigger = *cap ? 2 * *cap : 64;
-    void *p = reallocarray(array, bigger, size);
-    if (p)
-        *cap = bigger;
-    return p;
-}
-
 static int add_entry(struct parser *p) {
     struct ckpt_st_table *t = p->table;
     if (t->n == CKPT_LIMIT_TENSORS)
         return ckpt_fail(p->err, -E2BIG, "more than %u tensors", CKPT_LIMIT_TENSORS);
-    struct ckpt_st_entry *entries = grow(t->entries, t->n, &t->cap, sizeof *entries);
-    if (entries)
-        t->entries = entries;
     const struct ckpt_text key = ckpt_text_copy(p->arena, p->json.text.s, p->json.text.n);
-    if (!entries || !key.s)
+    if (!key.s || !ckpt_array_grow(&t->entries, t->n, &t->cap, sizeof *t->entries))
         return ckpt_fail_memory(p->err, "reading a safetensors header");
     p->entry = &t->entries[t->n++];
     *p->entry = (struct ckpt_st_entry){.key = key};
@@ -229,12 +216,10 @@ static int read_entry(struct parser *p) {
 
 static int add_pair(struct parser *p, struct ckpt_text key, struct ckpt_text value) {
     struct ckpt_st_table *t = p->table;
-    struct ckpt_pair *pairs = grow(t->metadata, t->nmetadata, &t->metadata_cap, sizeof *pairs);
-    if (pairs)
-        t->metadata = pairs;
     const struct ckpt_pair pair = {ckpt_text_copy(p->arena, key.s, key.n),
                                    ckpt_text_copy(p->arena, value.s, value.n)};
-    if (!pairs || !pair.key.s || !pair.value.s)
+    if (!pair.key.s || !pair.value.s ||
+        !ckpt_array_grow(&t->metadata, t->nmetadata, &t->metadata_cap, sizeof pair))
         return ckpt_fail_memory(p->err, "reading a safetensors header");
     t->metadata[t->nmetadata++] = pair;
     return 0;
