@@ -15,6 +15,33 @@ bool ckpt_map_identity(const struct ckpt_element_map *map);
 void ckpt_gather(const struct ckpt_walk *w, const struct ckpt_element_map *map, const uint8_t *base,
                  int64_t first, int64_t n, uint8_t *out);
 
+/* Asked about once a MiB of output whether to give up. It runs inside the guard: it may lock, since
+ * it touches no mapping and so is never left halfway, but must not read the source. */
+struct ckpt_stop {
+    bool (*ask)(void *arg);
+    void *arg;
+};
+/* The same; false if it was stopped, and then `out` is not complete. */
+bool ckpt_gather_until(const struct ckpt_walk *w, const struct ckpt_element_map *map,
+                       const uint8_t *base, int64_t first, int64_t n, uint8_t *out,
+                       const struct ckpt_stop *stop);
+
+/*
+ * How a walk is read, decided by the strides alone:
+ *
+ *     RUN      the innermost elements touch: runs of them are copied
+ *     TILE     another pair (`column`) is the one whose elements touch or nearly do: a
+ * transposition STRIDED  everything else, one element after the other
+ */
+enum ckpt_gather_case { CKPT_GATHER_RUN, CKPT_GATHER_STRIDED, CKPT_GATHER_TILE };
+struct ckpt_gather_plan {
+    enum ckpt_gather_case how;
+    uint32_t column;   /* TILE: index of the pair */
+    int64_t run_bytes; /* of the source, that lie together; 0 if it is no RUN */
+};
+struct ckpt_gather_plan ckpt_gather_plan(const struct ckpt_walk *w,
+                                         const struct ckpt_element_map *map);
+
 /* One element by the naive scalar rules, for the byte check and the tests: from and to are sizes of
  * map->from and map->to. */
 void ckpt_element_convert(const struct ckpt_element_map *map, const uint8_t *from, uint8_t *to);

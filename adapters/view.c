@@ -23,34 +23,25 @@ int64_t ckpt_view_count(const struct ckpt_view *v) {
     return n;
 }
 
-/* Sub-byte types: whole units along the last dimension, and strides that never split one. */
+/* Sub-byte types (which ckpt_tensor_check lets through only in C order): whole units along the last
+ * dimension. */
 static int check_packed(const struct ckpt_tensor *t, uint32_t unit_elements, struct ckpt_err *err) {
-    const uint32_t last = t->ndim - 1;
-    bool whole = t->ndim > 0 && t->shape[last] % unit_elements == 0;
-    for (uint32_t d = 0; whole && t->stride && d < t->ndim; d++)
-        whole =
-            d == last ? t->stride[d] == 1 : t->shape[d] == 1 || t->stride[d] % unit_elements == 0;
-    return whole ? 0
-                 : ckpt_fail(err, -EINVAL,
-                             "%s elements are packed by %u: its last dimension must be contiguous "
-                             "and a multiple of %u",
-                             ckpt_dtype_info(t->dtype)->name, unit_elements, unit_elements);
+    if (t->ndim > 0 && t->shape[t->ndim - 1] % unit_elements == 0)
+        return 0;
+    return ckpt_fail(err, -EINVAL,
+                     "%s elements are packed by %u: the last dimension must be a multiple of it",
+                     ckpt_dtype_info(t->dtype)->name, unit_elements);
 }
 
 static void pairs_of_tensor(struct ckpt_view *v, const struct ckpt_tensor *t) {
-    struct ckpt_dim pair[CKPT_NDIM_MAX];
-    uint32_t n = 0;
-    if (!t->stride) {
-        pair[n++] = (struct ckpt_dim){ckpt_view_units_between(v, 0, v->ndim), v->esize};
-        ckpt_view_set_pairs(v, pair, n);
-        return;
-    }
-    for (uint32_t d = 0; d < t->ndim; d++) {
-        const int64_t units = ckpt_view_units(v, d);
-        if (units == 1)
-            continue; /* its stride is garbage in real files */
-        const int64_t stride = d + 1 == t->ndim ? t->stride[d] : t->stride[d] / v->unit_elements;
-        pair[n++] = (struct ckpt_dim){units, stride * v->esize};
+    struct ckpt_dim pair[CKPT_NDIM_MAX] = {{ckpt_view_units_between(v, 0, v->ndim), v->esize}};
+    uint32_t n = 1;
+    if (t->stride && v->unit_elements == 1) {
+        n = 0;
+        for (uint32_t d = 0; d < t->ndim; d++) {
+            if (t->shape[d] != 1) /* else its stride is garbage in real files */
+                pair[n++] = (struct ckpt_dim){t->shape[d], t->stride[d] * v->esize};
+        }
     }
     ckpt_view_set_pairs(v, pair, n);
 }

@@ -1,0 +1,272 @@
+/*
+ * The band cache: the slots, their states and who waits for whom (bands.h has the picture).
+ */
+#include "adapters/bands.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define SLOTS 256
+#define ALIGNMENT 64         /* of a band's data: whole cache lines */
+#define ROUNDING (64u << 10) /* buffers come in such steps, so that an evicted one fits again */
+#define WAIT_NANOSECONDS 20000000 /* between two questions whether a waiter gives up */
+
+enum state { FREE, COMPUTING, READY, FAILED };
+
+struct ckpt_band {
+    struct ckpt_band_key key;
+    enum state state;
+    uint32_t pins; /* the owner, waiters and replies */
+    uint64_t used; /* the clock when it was last asked for */
+    uint8_t *data;
+    size_t capacity;
+    struct ckpt_err err; /* of FAILED */
+};
+
+struct ckpt_bands {
+    pthread_mutex_t mu; /* guards all below, but not the data of a band */
+    pthread_cond_t finished;
+    size_t bytes, limit;
+    uint64_t clock;
+    uint64_t hash[SLOTS]; /* of the slots' keys, apart so that a search stays in a few lines */
+    struct ckpt_band slot[SLOTS];
+};
+
+/* --- keys --- */
+
+static uint64_t mix(uint64_t h, uint64_t v) {
+    h = (h ^ v) * 0x9e3779b97f4a7c15u;
+    return h ^ h >> 29;
+}
+
+static uint64_t hash_key(const struct ckpt_band_key *key) {
+    const struct ckpt_walk *const w = key->part->walk;
+    uint64_t h = mix((uint64_t)(uintptr_t)key->part->source->blob, (uint64_t)key->number);
+    h = mix(h, (uint64_t)w->offset);
+    for (uint32_t i = 0; i < w->npairs; i++)
+        h = mix(mix(h, (uint64_t)w->pair[i].size), (uint64_t)w->pair[i].stride);
+    return mix(h, (uint64_t)key->map->from << 8 | (uint64_t)key->map->to);
+}
+
+static bool equal_keys(const struct ckpt_band_key *a, const struct ckpt_band_key *b) {
+    const struct ckpt_element_map *const m = a->map, *const n = b->map;
+    return a->number == b->number && a->part->source->blob == b->part->source->blob &&
+           m->from == n->from && m->to == n->to && m->swap == n->swap && m->conj == n->conj &&
+           m->neg == n->neg && ckpt_walk_equal(a->part->walk, b->part->walk);
+}
+
+static struct ckpt_band *find(struct ckpt_bands *b, const struct ckpt_band_key *key,
+                              uint64_t hash) {
+    for (size_t i = 0; i < SLOTS; i++) {
+        struct ckpt_band *const band = &b->slot[i];
+        if (b->hash[i] == hash && (band->state == COMPUTING || band->state == READY) &&
+            equal_keys(&band->key, key))
+            return band;
+    }
+    return NULL;
+}
+
+/* --- room --- */
+
+static void drop(struct ckpt_bands *b, struct ckpt_band *band) {
+    free(band->data);
+    b->bytes -= band->capacity;
+    band->data = NULL;
+    band->capacity = 0;
+    band->state = FREE;
+}
+
+static struct ckpt_band *least_recent(struct ckpt_bands *b) {
+    struct ckpt_band *oldest = NULL;
+    for (size_t i = 0; i < SLOTS; i++) {
+        struct ckpt_band *const band = &b->slot[i];
+        if (band->state == READY && band->pins == 0 && (!oldest || band->used < oldest->used))
+            oldest = band;
+    }
+    return oldest;
+}
+
+static struct ckpt_band *free_slot(struct ckpt_bands *b) {
+    for (size_t i = 0; i < SLOTS; i++) {
+        if (b->slot[i].state == FREE)
+            return &b->slot[i];
+    }
+    return NULL;
+}
+
+/* A slot with a buffer of `capacity`, or NULL. An evicted buffer of the same size is used again:
+ * fresh pages would cost as much as half the transposition. */
+static struct ckpt_band *make_room(struct ckpt_bands *b, size_t capacity) {
+    struct ckpt_band *band = free_slot(b);
+    while (!band || b->bytes + capacity > b->limit) {
+        struct ckpt_band *const old = least_recent(b);
+        if (!old)
+            return NULL;
+        band = old;
+        if (old->capacity == capacity)
+            return old;
+        drop(b, old);
+    }
+    band->data = aligned_alloc(ALIGNMENT, capacity);
+    if (!band->data)
+        return NULL;
+    band->capacity = capacity;
+    b->bytes += capacity;
+    return band;
+}
+
+static struct ckpt_band *start(struct ckpt_bands *b, const struct ckpt_band_key *key, uint64_t hash,
+                               size_t bytes) {
+    const size_t step = bytes < ROUNDING ? ALIGNMENT : ROUNDING;
+    struct ckpt_band *const band = make_room(b, (bytes + step - 1) / step * step);
+    if (!band)
+        return NULL;
+    b->hash[band - b->slot] = hash;
+    band->key = *key;
+    band->state = COMPUTING;
+    band->pins = 1;
+    return band;
+}
+
+/* --- waiting --- */
+
+static void unpin(struct ckpt_bands *b, struct ckpt_band *band) {
+    band->pins--;
+    if (band->pins == 0 && band->state == FAILED)
+        drop(b, band);
+}
+
+/* Asks without the lock: the answer may need a lock of its caller's. */
+static bool gives_up(struct ckpt_bands *b, const struct ckpt_stop *stop) {
+    if (!stop)
+        return false;
+    pthread_mutex_unlock(&b->mu);
+    const bool yes = stop->ask(stop->arg);
+    pthread_mutex_lock(&b->mu);
+    return yes;
+}
+
+static void wait_a_while(struct ckpt_bands *b) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += WAIT_NANOSECONDS;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    (void)pthread_cond_timedwait(&b->finished, &b->mu, &until);
+}
+
+/* Waits for another's band, which the caller has pinned. 0: it is ready, still pinned; negative:
+ * unpinned; -EAGAIN: its owner was interrupted, so somebody else must compute it. */
+static int wait_for(struct ckpt_bands *b, struct ckpt_band *band, const struct ckpt_stop *stop,
+                    struct ckpt_err *err) {
+    int rc = 0;
+    while (band->state == COMPUTING && rc == 0) {
+        wait_a_while(b);
+        if (band->state == COMPUTING && gives_up(b, stop))
+            rc = ckpt_fail(err, -EINTR, "interrupted");
+    }
+    if (rc == 0 && band->state == READY)
+        return 0;
+    if (rc == 0 && band->err.code == -EINTR)
+        rc = -EAGAIN;
+    else if (rc == 0)
+        rc = ckpt_fail(err, band->err.code, "%s", band->err.text);
+    unpin(b, band);
+    return rc;
+}
+
+static int get(struct ckpt_bands *b, const struct ckpt_band_key *key, size_t bytes, bool wait,
+               const struct ckpt_stop *stop, struct ckpt_band **out, struct ckpt_err *err) {
+    const uint64_t hash = hash_key(key);
+    struct ckpt_band *band = find(b, key, hash);
+    int rc = CKPT_BANDS_READY;
+    if (band && !wait)
+        return CKPT_BANDS_BUSY;
+    if (band) {
+        band->pins++;
+        rc = wait_for(b, band, stop, err);
+    } else {
+        rc = CKPT_BANDS_MINE;
+        band = start(b, key, hash, bytes);
+    }
+    if (!band)
+        return CKPT_BANDS_FULL;
+    if (rc >= 0)
+        band->used = ++b->clock;
+    *out = band;
+    return rc;
+}
+
+int ckpt_bands_get(struct ckpt_bands *b, const struct ckpt_band_key *key, size_t bytes, bool wait,
+                   const struct ckpt_stop *stop, struct ckpt_band **out, struct ckpt_err *err) {
+    int rc;
+    pthread_mutex_lock(&b->mu);
+    do {
+        rc = get(b, key, bytes, wait, stop, out, err);
+    } while (rc == -EAGAIN);
+    pthread_mutex_unlock(&b->mu);
+    return rc;
+}
+
+void ckpt_bands_finish(struct ckpt_bands *b, struct ckpt_band *band, int rc,
+                       const struct ckpt_err *err) {
+    pthread_mutex_lock(&b->mu);
+    band->state = rc == 0 ? READY : FAILED;
+    if (rc < 0) {
+        band->err = *err;
+        band->err.code = rc;
+        unpin(b, band);
+    }
+    pthread_cond_broadcast(&b->finished);
+    pthread_mutex_unlock(&b->mu);
+}
+
+uint8_t *ckpt_band_data(struct ckpt_band *band) {
+    return band->data;
+}
+
+void ckpt_bands_unpin(struct ckpt_bands *b, struct ckpt_band *band) {
+    pthread_mutex_lock(&b->mu);
+    unpin(b, band);
+    pthread_mutex_unlock(&b->mu);
+}
+
+bool ckpt_bands_has(struct ckpt_bands *b, const struct ckpt_band_key *key) {
+    const uint64_t hash = hash_key(key);
+    pthread_mutex_lock(&b->mu);
+    const bool has = find(b, key, hash) != NULL;
+    pthread_mutex_unlock(&b->mu);
+    return has;
+}
+
+/* --- making and freeing --- */
+
+int ckpt_bands_new(size_t bytes, struct ckpt_bands **out, struct ckpt_err *err) {
+    struct ckpt_bands *const b = calloc(1, sizeof *b);
+    if (!b)
+        return ckpt_fail_memory(err, "making the band cache");
+    b->limit = bytes;
+    pthread_condattr_t clock;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&b->finished, &clock);
+    pthread_condattr_destroy(&clock);
+    pthread_mutex_init(&b->mu, NULL);
+    *out = b;
+    return 0;
+}
+
+void ckpt_bands_free(struct ckpt_bands *b) {
+    if (!b)
+        return;
+    for (size_t i = 0; i < SLOTS; i++)
+        free(b->slot[i].data);
+    pthread_cond_destroy(&b->finished);
+    pthread_mutex_destroy(&b->mu);
+    free(b);
+}

@@ -1,0 +1,75 @@
+#ifndef CKPT_ADAPTERS_BANDS_H
+#define CKPT_ADAPTERS_BANDS_H
+/*
+ * Bands: what of a computed tensor is made and kept at once. A band is one run of output elements;
+ * bands restart at each index outside the pair that is cut into them:
+ *
+ *     walk (3, ..)(10, 4)(600, ..)     cut at the pair of 10, 4 columns a band:
+ *     number  0 1 2 | 3 4 5 | 6 7 8    columns 0-3, 4-7, 8-9 of each of the three indices outside
+ *             a group holds 10 x 600 elements, a band 4 x 600, the last of a group 2 x 600
+ *
+ * The cache of them belongs to the reader and is bounded in bytes and in slots:
+ *
+ *     free -> computing (its owner, pinned) -> ready -> evicted, least recently used first
+ *                                           -> failed: waiters take the error, the last one frees
+ * it
+ *
+ * Pinned bands are never evicted. When all there is is pinned, ckpt_bands_get says so, and the
+ * reader computes what it needs into a buffer of its own: nobody ever waits for another's pin, so
+ * there is no deadlock. Any thread may call all functions at any time.
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+#include "adapters/gather.h"
+
+struct ckpt_band_shape {
+    int64_t group, band; /* elements */
+    int64_t per_group;   /* bands */
+};
+
+/* No band is larger than `limit` bytes. */
+struct ckpt_band_shape ckpt_band_shape(const struct ckpt_walk *w,
+                                       const struct ckpt_element_map *map, int64_t limit);
+
+/* The elements [first, first + n) of a band. */
+struct ckpt_band_range {
+    int64_t number, first, n;
+};
+struct ckpt_band_range ckpt_band_at(const struct ckpt_band_shape *s, int64_t element);
+struct ckpt_band_range ckpt_band_numbered(const struct ckpt_band_shape *s, int64_t number);
+
+/* Tied tensors and the same tensor in two files have equal keys. The part and the map are
+ * referenced as long as the cache lives. */
+struct ckpt_band_key {
+    const struct ckpt_part *part;
+    const struct ckpt_element_map *map;
+    int64_t number;
+};
+
+struct ckpt_bands;
+struct ckpt_band;
+
+int ckpt_bands_new(size_t bytes, struct ckpt_bands **out, struct ckpt_err *err) CKPT_CHECKED;
+void ckpt_bands_free(struct ckpt_bands *b);
+
+enum ckpt_bands_answer {
+    CKPT_BANDS_READY, /* pinned: read it, then unpin */
+    CKPT_BANDS_MINE,  /* pinned: compute it, ckpt_bands_finish, read it, then unpin */
+    CKPT_BANDS_FULL,  /* everything is pinned, or no memory: do without */
+    CKPT_BANDS_BUSY,  /* only without `wait`: it is there or being computed already */
+};
+/* Finds the band or makes room for one of `bytes`. With `wait` it waits while another thread
+ * computes the band: negative if that failed, or -EINTR if `stop` (may be NULL) said so. */
+int ckpt_bands_get(struct ckpt_bands *b, const struct ckpt_band_key *key, size_t bytes, bool wait,
+                   const struct ckpt_stop *stop, struct ckpt_band **out,
+                   struct ckpt_err *err) CKPT_CHECKED;
+/* rc 0: ready; else failed with *err, and unpinned. */
+void ckpt_bands_finish(struct ckpt_bands *b, struct ckpt_band *band, int rc,
+                       const struct ckpt_err *err);
+uint8_t *ckpt_band_data(struct ckpt_band *band);
+void ckpt_bands_unpin(struct ckpt_bands *b, struct ckpt_band *band);
+/* Whether the band is there or being computed. */
+bool ckpt_bands_has(struct ckpt_bands *b, const struct ckpt_band_key *key);
+
+#endif

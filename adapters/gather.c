@@ -1,0 +1,312 @@
+/*
+ * Copying a range of a walk. Three steps, none of which allocates (the SIGBUS guard may leave at
+ * any instruction):
+ *
+ *   1. range -> regions    A range of a walk of p pairs is at most 2p-1 products of whole ranges:
+ *                          part of a first index, whole indices, part of a last; then inwards.
+ *
+ *                              walk (4,..)(6,..)    range [3, 20)
+ *                              . . . x x x     1 x 3   (inside the first index)
+ *                              x x x x x x  \
+ *                              x x x x x x  /  2 x 6   (whole indices)
+ *                              x x . . . .     1 x 2   (inside the last)
+ *
+ *   2. region -> case      RUN, STRIDED or TILE, from the strides (gather.h)
+ *   3. case -> kernels     for each index of the dims outside the kernel's own
+ *
+ * In a TILE the rows are all dims inside the column, stepped through once a block into a table of
+ * 64 source offsets, so that a permutation of any rank is the same code as a matrix transposition.
+ * Columns are then walked 8 at a time, and for each the 64 rows 8 at a time: the block's source
+ * lines stay in L1 until all their columns are used.
+ */
+#include "adapters/gather.h"
+
+#include <string.h>
+
+#include "adapters/gather_kernels.h"
+#include "base/cpu.h"
+
+#define NEAR_BYTES 32        /* strides up to this use their cache lines while in L1 */
+#define BLOCK_ROWS 64        /* rows of a table of offsets */
+#define STOP_BYTES (1 << 20) /* output between two questions whether to stop */
+
+struct region_dim {
+    int64_t size, src, out; /* strides in bytes */
+};
+
+/* A product of ranges, dims outermost first. The output of dims[i..] is dense. */
+struct region {
+    const uint8_t *src;
+    uint8_t *out;
+    uint32_t n;
+    struct region_dim dim[CKPT_WALK_MAX];
+};
+
+struct job {
+    const struct ckpt_walk *walk;
+    const struct ckpt_element_map *map;
+    bool avx2, identity;
+    int64_t out_bytes; /* of an element */
+    const struct ckpt_stop *stop;
+    int64_t unasked; /* output bytes since the last question */
+};
+
+/* --- stepping through dims --- */
+
+struct odometer {
+    const struct region_dim *dim;
+    uint32_t n;
+    int64_t src, out; /* offsets of the current index */
+    int64_t at[CKPT_WALK_MAX];
+};
+
+static void odometer_start(struct odometer *o, const struct region_dim *dim, uint32_t n) {
+    o->dim = dim;
+    o->n = n;
+    o->src = o->out = 0;
+    memset(o->at, 0, n * sizeof *o->at);
+}
+
+/* False when the last index was passed; then it stands at the first again. */
+static bool odometer_next(struct odometer *o) {
+    for (uint32_t d = o->n; d-- > 0;) {
+        const struct region_dim *const dim = &o->dim[d];
+        o->src += dim->src;
+        o->out += dim->out;
+        if (++o->at[d] < dim->size)
+            return true;
+        o->src -= dim->size * dim->src;
+        o->out -= dim->size * dim->out;
+        o->at[d] = 0;
+    }
+    return false;
+}
+
+static bool stopped(struct job *j, int64_t bytes) {
+    j->unasked += bytes;
+    if (j->unasked < STOP_BYTES || !j->stop)
+        return false;
+    j->unasked = 0;
+    return j->stop->ask(j->stop->arg);
+}
+
+/* --- RUN and STRIDED --- */
+
+/* One line of n elements, in pieces between which it may be stopped. */
+static bool copy_line(struct job *j, const struct ckpt_kernel *k, struct ckpt_strip s,
+                      int64_t esize, int64_t out_bytes) {
+    const int64_t n = s.n, piece = STOP_BYTES / out_bytes;
+    for (int64_t done = 0; done < n; done += s.n) {
+        s.n = n - done < piece ? n - done : piece;
+        if (s.src_stride == esize)
+            k->run(&s);
+        else
+            k->strided(&s);
+        if (stopped(j, s.n * out_bytes))
+            return false;
+        s.src += s.n * s.src_stride;
+        s.out += s.n * out_bytes;
+    }
+    return true;
+}
+
+static bool copy_lines(struct job *j, const struct ckpt_kernel *k, const struct region *r,
+                       int64_t esize, int64_t out_bytes) {
+    struct odometer o;
+    const uint32_t outer = r->n > 0 ? r->n - 1 : 0;
+    struct ckpt_strip s = {.src_stride = r->n > 0 ? r->dim[outer].src : esize,
+                           .n = r->n > 0 ? r->dim[outer].size : 1,
+                           .map = j->map};
+    odometer_start(&o, r->dim, outer);
+    do {
+        s.src = r->src + o.src;
+        s.out = r->out + o.out;
+        if (!copy_line(j, k, s, esize, out_bytes))
+            return false;
+    } while (odometer_next(&o));
+    return true;
+}
+
+/* --- TILE --- */
+
+/* The source offsets of the next n rows. */
+static void fill_rows(struct odometer *rows, int64_t *row, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        row[i] = rows->src;
+        odometer_next(rows);
+    }
+}
+
+/* 64 rows or fewer times all columns. */
+static void copy_block(const struct ckpt_kernel *k, struct ckpt_tile block, bool touching,
+                       int64_t out_bytes) {
+    struct ckpt_tile t = block;
+    for (int64_t c = 0; c < block.ncols; c += CKPT_TILE) {
+        t.ncols = block.ncols - c < CKPT_TILE ? block.ncols - c : CKPT_TILE;
+        for (int64_t r = 0; r < block.nrows; r += CKPT_TILE) {
+            t.nrows = block.nrows - r < CKPT_TILE ? block.nrows - r : CKPT_TILE;
+            t.src = block.src + c * block.col_stride;
+            t.row = block.row + r;
+            t.out = block.out + c * block.out_stride + r * out_bytes;
+            if (touching && t.nrows == CKPT_TILE && t.ncols == CKPT_TILE)
+                k->tile_full(&t);
+            else
+                k->tile(&t);
+        }
+    }
+}
+
+/* One index of the dims outside the column. */
+static bool copy_plane(struct job *j, const struct ckpt_kernel *k, const struct region *r,
+                       uint32_t column, struct ckpt_tile t, bool touching, int64_t out_bytes) {
+    int64_t row[BLOCK_ROWS], nrows = 1;
+    uint8_t *const out = t.out;
+    struct odometer rows;
+    for (uint32_t d = column + 1; d < r->n; d++)
+        nrows *= r->dim[d].size;
+    odometer_start(&rows, r->dim + column + 1, r->n - column - 1);
+    for (int64_t first = 0; first < nrows; first += t.nrows) {
+        t.nrows = nrows - first < BLOCK_ROWS ? nrows - first : BLOCK_ROWS;
+        t.row = row;
+        t.out = out + first * out_bytes;
+        fill_rows(&rows, row, t.nrows);
+        copy_block(k, t, touching, out_bytes);
+        if (stopped(j, t.nrows * t.ncols * out_bytes))
+            return false;
+    }
+    return true;
+}
+
+static bool copy_tiles(struct job *j, const struct ckpt_kernel *k, const struct region *r,
+                       uint32_t column, int64_t esize, int64_t out_bytes) {
+    const struct region_dim *const c = &r->dim[column];
+    const bool touching = k->tile_full && c->src == esize;
+    struct ckpt_tile t = {
+        .ncols = c->size, .col_stride = c->src, .out_stride = c->out, .map = j->map};
+    struct odometer o;
+    odometer_start(&o, r->dim, column);
+    do {
+        t.src = r->src + o.src;
+        t.out = r->out + o.out;
+        if (!copy_plane(j, k, r, column, t, touching, out_bytes))
+            return false;
+    } while (odometer_next(&o));
+    return true;
+}
+
+/* --- choosing --- */
+
+/* Innermost elements that touch and make 2, 4, 8 or 16 bytes are one bigger element: complex
+ * numbers, rotary pairs. */
+static bool folds(int64_t size, int64_t stride, int64_t esize) {
+    const int64_t bytes = size * esize;
+    return stride == esize && bytes <= 16 && (bytes & (bytes - 1)) == 0;
+}
+
+static struct ckpt_gather_plan plan_dims(const struct region_dim *dim, uint32_t n, int64_t esize) {
+    if (n == 0 || dim[n - 1].src == esize)
+        return (struct ckpt_gather_plan){CKPT_GATHER_RUN, 0, (n ? dim[n - 1].size : 1) * esize};
+    struct ckpt_gather_plan plan = {CKPT_GATHER_STRIDED, 0, 0};
+    int64_t nearest = NEAR_BYTES + 1;
+    for (uint32_t d = n; d-- > 0;) {
+        const int64_t stride = dim[d].src < 0 ? -dim[d].src : dim[d].src;
+        if (d == n - 1 && stride <= NEAR_BYTES)
+            return plan;
+        if (stride > 0 && stride < nearest) {
+            nearest = stride;
+            plan.how = CKPT_GATHER_TILE;
+            plan.column = d;
+        }
+    }
+    return plan;
+}
+
+struct ckpt_gather_plan ckpt_gather_plan(const struct ckpt_walk *w,
+                                         const struct ckpt_element_map *map) {
+    struct region_dim dim[CKPT_WALK_MAX];
+    uint32_t n = w->npairs;
+    int64_t esize = w->esize;
+    for (uint32_t i = 0; i < n; i++)
+        dim[i] = (struct region_dim){w->pair[i].size, w->pair[i].stride, 0};
+    if (n > 1 && ckpt_map_identity(map) && folds(dim[n - 1].size, dim[n - 1].src, esize))
+        esize *= dim[--n].size;
+    return plan_dims(dim, n, esize);
+}
+
+static bool copy_region(struct job *j, struct region *r) {
+    int64_t esize = j->walk->esize, out_bytes = j->out_bytes;
+    if (j->identity && r->n > 0 && folds(r->dim[r->n - 1].size, r->dim[r->n - 1].src, esize))
+        out_bytes = esize *= r->dim[--r->n].size;
+    const struct ckpt_kernel k = ckpt_kernel_choose(j->map, (uint32_t)esize, j->avx2);
+    const struct ckpt_gather_plan plan = plan_dims(r->dim, r->n, esize);
+    return plan.how == CKPT_GATHER_TILE ? copy_tiles(j, &k, r, plan.column, esize, out_bytes)
+                                        : copy_lines(j, &k, r, esize, out_bytes);
+}
+
+/* --- range -> regions --- */
+
+/* `count` whole indices of a pair. */
+static bool copy_whole(struct job *j, uint32_t pair, const uint8_t *src, int64_t count,
+                       uint8_t *out) {
+    const struct ckpt_walk *const w = j->walk;
+    struct region r = {.src = src, .out = out, .n = 0};
+    for (uint32_t i = pair; i < w->npairs; i++) {
+        const int64_t size = i == pair ? count : w->pair[i].size;
+        if (size > 1)
+            r.dim[r.n++] = (struct region_dim){size, w->pair[i].stride, 0};
+    }
+    int64_t dense = j->out_bytes;
+    for (uint32_t d = r.n; d-- > 0; dense *= r.dim[d].size)
+        r.dim[d].out = dense;
+    return copy_region(j, &r);
+}
+
+/* Units [first, first+n) inside one index of the pair before `pair`; `inside` units are one index
+ * of that. Each call goes on inwards with less than one index. */
+static bool copy_range(struct job *j, uint32_t pair, int64_t inside, const uint8_t *src,
+                       int64_t first, int64_t n, uint8_t *out) {
+    if (n == 0)
+        return true;
+    if (pair == j->walk->npairs)
+        return copy_whole(j, pair, src, 1, out);
+    const struct ckpt_dim p = j->walk->pair[pair];
+    inside /= p.size;
+    int64_t index = first / inside;
+    const int64_t skipped = first % inside;
+    if (skipped > 0) {
+        const int64_t part = n < inside - skipped ? n : inside - skipped;
+        if (!copy_range(j, pair + 1, inside, src + index * p.stride, skipped, part, out))
+            return false;
+        out += part * j->out_bytes;
+        n -= part;
+        index++;
+    }
+    const int64_t whole = n / inside, rest = n % inside;
+    if (whole > 0 && !copy_whole(j, pair, src + index * p.stride, whole, out))
+        return false;
+    return rest == 0 || copy_range(j, pair + 1, inside, src + (index + whole) * p.stride, 0, rest,
+                                   out + whole * inside * j->out_bytes);
+}
+
+bool ckpt_gather_with(bool avx2, const struct ckpt_walk *w, const struct ckpt_element_map *map,
+                      const uint8_t *base, int64_t first, int64_t n, uint8_t *out,
+                      const struct ckpt_stop *stop) {
+    struct job j = {.walk = w,
+                    .map = map,
+                    .avx2 = avx2,
+                    .identity = ckpt_map_identity(map),
+                    .out_bytes = ckpt_map_out_bytes(map, w->esize),
+                    .stop = stop};
+    return copy_range(&j, 0, w->count, base + w->offset, first, n, out);
+}
+
+bool ckpt_gather_until(const struct ckpt_walk *w, const struct ckpt_element_map *map,
+                       const uint8_t *base, int64_t first, int64_t n, uint8_t *out,
+                       const struct ckpt_stop *stop) {
+    return ckpt_gather_with(ckpt_cpu()->avx2, w, map, base, first, n, out, stop);
+}
+
+void ckpt_gather(const struct ckpt_walk *w, const struct ckpt_element_map *map, const uint8_t *base,
+                 int64_t first, int64_t n, uint8_t *out) {
+    (void)ckpt_gather_until(w, map, base, first, n, out, NULL);
+}

@@ -1,0 +1,43 @@
+/*
+ * Replies: a list of iovecs, and what must stay alive while they are read.
+ */
+#include <stdlib.h>
+
+#include "adapters/reader_compute.h"
+
+size_t ckpt_reply_add_bytes(struct ckpt_reply *reply, const void *data, size_t n) {
+    if (n == 0)
+        return 0;
+    struct iovec *const last = reply->niov > 0 ? &reply->iov[reply->niov - 1] : NULL;
+    if (last && (const uint8_t *)last->iov_base + last->iov_len == data) {
+        last->iov_len += n;
+    } else {
+        if (reply->niov == CKPT_REPLY_IOV_MAX)
+            return 0;
+        reply->iov[reply->niov++] =
+            (struct iovec){(void *)(uintptr_t)data, n}; /* never written to */
+    }
+    reply->nbytes += n;
+    return n;
+}
+
+size_t ckpt_reply_add_zeros(struct ckpt_reply *reply, size_t n) {
+    static const uint8_t zeros[64 << 10];
+    size_t added = 0;
+    while (added < n && reply->niov < CKPT_REPLY_IOV_MAX) {
+        const size_t piece = n - added < sizeof zeros ? n - added : sizeof zeros;
+        added += ckpt_reply_add_bytes(reply, zeros, piece);
+    }
+    return added;
+}
+
+struct ckpt_reply_hold *ckpt_reply_hold(struct ckpt_reply *reply, size_t n) {
+    struct ckpt_reply_hold *const hold = malloc(sizeof *hold + n);
+    if (!hold)
+        return NULL;
+    hold->next = reply->holds;
+    hold->band = NULL;
+    hold->source.blob = NULL;
+    reply->holds = hold;
+    return hold;
+}
