@@ -244,7 +244,8 @@ void ckpt_reply_done(struct ckpt_reader *r, struct ckpt_reply *reply) {
     reply->nbytes = 0;
 }
 
-static void copy_iovecs(const struct ckpt_reply *reply, uint8_t *to) {
+/* Not inlined: a local that changes beside sigsetjmp would be indeterminate after the jump. */
+__attribute__((noinline)) static void copy_iovecs(const struct ckpt_reply *reply, uint8_t *to) {
     for (uint32_t i = 0; i < reply->niov; i++) {
         memcpy(to, reply->iov[i].iov_base, reply->iov[i].iov_len);
         to += reply->iov[i].iov_len;
