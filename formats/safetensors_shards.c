@@ -155,8 +155,10 @@ static int read_index(struct reader *r, const char *name) {
 
 static int read_sharded(struct ckpt_checkpoint *c, const char *directory, const char *index,
                         const struct ckpt_open_options *options, struct ckpt_err *err) {
+    struct ckpt_err unasked = {0}; /* a shard's failure may become a tensor's reason */
     CKPT_AUTO(reader)
-    struct reader r = {.c = c, .directory = directory, .options = options, .err = err};
+    struct reader r = {
+        .c = c, .directory = directory, .options = options, .err = err ? err : &unasked};
     c->format = "safetensors-sharded";
     int rc = read_index(&r, index);
     if (!rc)
