@@ -96,11 +96,15 @@ struct ckpt_adapted {
     struct ckpt_element_map map;
     bool in_model;  /* belongs to model.safetensors (which may still be unable to hold its dtype) */
     bool untouched; /* the source's own bytes in order: one part, contiguous walk, no element map */
-    const char *const *ops; /* "transpose", "slice", "cast:f32", "swap" ...; NULL-terminated */
+    const char *const *ops; /* what was done, in order, NULL-terminated: "rename" (by map= or a
+                               rule), "renumber"; a rule's "transpose" (the permute of a matrix),
+                               "permute", "reshape", "slice", "flip", "squeeze", "unsqueeze",
+                               "split", "unstack", "concat", "zeros"; "contiguous" (the source is
+                               strided); "swap", "conj", "neg"; "cast:f16|bf16|f32|f64" */
     struct {
         struct ckpt_text path; /* of the module in the PyTorch names before map and renumbering */
         const char *kind; /* "linear", "norm", "conv" ... of the kinds in DESIGN; NULL unknown */
-        const char *decided_by;           /* "option", "class", "structure", "name"; NULL */
+        const char *decided_by; /* "option", "class", "structure", "name", "default"; NULL */
         const struct ckpt_module *record; /* class and attributes, where the file has them */
     } module;
     struct ckpt_text torch_key; /* the PyTorch name inside the model: after root and prefix, before
@@ -117,7 +121,7 @@ struct ckpt_model {
     struct ckpt_text prefix;     /* stripped from every key; "" none */
     struct ckpt_adapted *tensor; /* in the checkpoint's order */
     size_t ntensors;
-    struct ckpt_text *warnings;
+    struct ckpt_text *warnings; /* of the adaptation; the checkpoint has its own */
     size_t nwarnings;
     struct ckpt_text *candidates; /* other parts that could have been the model */
     size_t ncandidates;

@@ -1,0 +1,60 @@
+#ifndef CKPT_ADAPTERS_BUILD_H
+#define CKPT_ADAPTERS_BUILD_H
+/*
+ * The making of an adapted model, shared by the steps of the pipeline and by nothing else. Each
+ * step is a file of its own and works on the items, one a source tensor:
+ *
+ *     step           file          of an item it sets
+ *     choose root    select.c      in_model, torch_key
+ *     evidence       evidence.c    decision
+ *     map            rename.c      key
+ *     contiguous     contiguous.c  key
+ *     rules          rule_apply.c  -> targets: key, pieces, ops, cast
+ *     layout, cast   layout.c      targets -> adapted tensors
+ *     filter, ties   filter.c, tied.c
+ */
+#include "adapters/evidence.h"
+#include "adapters/model.h"
+#include "base/cleanup.h"
+#include "base/strmap.h"
+
+struct ckpt_item {
+    const struct ckpt_tensor *tensor;
+    struct ckpt_text torch_key; /* in the model: below root, without prefix; else the whole path */
+    struct ckpt_text key;       /* as torch_key, then renamed and renumbered */
+    struct ckpt_decision decision;
+    bool in_model, renamed, renumbered;
+};
+
+struct ckpt_build {
+    const struct ckpt_checkpoint *checkpoint;
+    const struct ckpt_adapt_options *options;
+    struct ckpt_model *model;
+    struct ckpt_item *item; /* in the checkpoint's order */
+    size_t nitems;
+    size_t warnings_cap;
+    struct ckpt_err *err;
+};
+
+/* Adds a warning to the model; with -o strict it is the error. 0 or negative. */
+int ckpt_build_warn(struct ckpt_build *b, const char *fmt, ...) CKPT_PRINTF(2, 3) CKPT_CHECKED;
+/* "; did you mean 'NAME'?" with the nearest of the candidates, or "". In the model's arena. */
+const char *ckpt_build_did_you_mean(struct ckpt_build *b, struct ckpt_text name,
+                                    const struct ckpt_text *candidates, size_t n);
+
+int ckpt_select_root(struct ckpt_build *b) CKPT_CHECKED;
+int ckpt_decide_modules(struct ckpt_build *b) CKPT_CHECKED;
+int ckpt_rename_items(struct ckpt_build *b) CKPT_CHECKED;
+int ckpt_renumber_items(struct ckpt_build *b) CKPT_CHECKED;
+/* Rules, layout and cast: fills model->tensor. */
+int ckpt_adapt_items(struct ckpt_build *b) CKPT_CHECKED;
+int ckpt_filter_tensors(struct ckpt_build *b) CKPT_CHECKED;
+/* Warns of dtypes that burn, or model.safetensors, cannot hold. */
+int ckpt_warn_dtypes(struct ckpt_build *b) CKPT_CHECKED;
+/* Two tensors that have one key are an error. */
+int ckpt_check_keys(struct ckpt_build *b) CKPT_CHECKED;
+int ckpt_find_ties(struct ckpt_build *b) CKPT_CHECKED;
+/* Fills path of every tensor. */
+int ckpt_lay_out_paths(struct ckpt_build *b) CKPT_CHECKED;
+
+#endif

@@ -1,0 +1,196 @@
+/*
+ * Parameter-free layers leave holes in a Sequential's numbers (net.0, net.2); burn's Vec has none.
+ *
+ *     a *list* is what stands before a number:   net | 0 | weight,  net | 2 | weight    list "net"
+ *     its numbers, sorted, become 0, 1, 2, ...   net.0.weight       net.1.weight
+ *
+ * As in burn-store: a segment is a number if Rust's usize parses it (a leading '+' and zeros are
+ * allowed), wherever it stands; lists are told apart by their original names, so all places of a
+ * key are rewritten at once.
+ */
+#include "adapters/contiguous.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapters/build.h"
+
+#define EXEMPT (SIZE_MAX - 1)
+
+/* One number in one key: of which list, and where. */
+struct place {
+    size_t list, key;
+    uint64_t number;
+    size_t begin, end; /* bytes of the key */
+};
+
+struct places {
+    struct place *at;
+    size_t n, cap;
+};
+
+static bool parse_number(struct ckpt_text s, uint64_t *out) {
+    size_t i = s.n > 0 && s.s[0] == '+';
+    uint64_t v = 0;
+    if (i == s.n)
+        return false;
+    for (; i < s.n; i++) {
+        if (s.s[i] < '0' || s.s[i] > '9' || __builtin_mul_overflow(v, (uint64_t)10, &v) ||
+            __builtin_add_overflow(v, (uint64_t)(s.s[i] - '0'), &v))
+            return false;
+    }
+    *out = v;
+    return true;
+}
+
+static int add_place(struct places *p, struct place place) {
+    if (p->n == p->cap) {
+        const size_t cap = p->cap ? 2 * p->cap : 64;
+        struct place *bigger = realloc(p->at, cap * sizeof *bigger);
+        if (!bigger)
+            return -ENOMEM;
+        p->at = bigger;
+        p->cap = cap;
+    }
+    p->at[p->n++] = place;
+    return 0;
+}
+
+/* The index of the list with this name, made if it is new; EXEMPT if its numbers stay. */
+static int list_of(struct ckpt_strmap *lists, struct ckpt_text name, struct ckpt_regex *except,
+                   size_t *list, struct ckpt_err *err) {
+    *list = ckpt_strmap_get(lists, name);
+    if (*list != CKPT_STRMAP_ABSENT)
+        return 0;
+    const int exempt = except ? ckpt_regex_match(except, name, err) : 0;
+    if (exempt < 0)
+        return exempt;
+    *list = exempt ? EXEMPT : lists->count;
+    return ckpt_strmap_add(lists, name, *list, NULL) ? ckpt_fail_memory(err, "renumbering") : 0;
+}
+
+static int find_places(struct places *p, struct ckpt_strmap *lists, struct ckpt_text key,
+                       size_t index, struct ckpt_regex *except, struct ckpt_err *err) {
+    for (size_t begin = 0, end; begin <= key.n; begin = end + 1) {
+        const char *dot = memchr(key.s + begin, '.', key.n - begin);
+        end = dot ? (size_t)(dot - key.s) : key.n;
+        struct place place = {.key = index, .begin = begin, .end = end};
+        if (!parse_number((struct ckpt_text){key.s + begin, end - begin}, &place.number))
+            continue;
+        const struct ckpt_text name = {key.s, begin ? begin - 1 : 0};
+        const int rc = list_of(lists, name, except, &place.list, err);
+        if (rc)
+            return rc;
+        if (place.list != EXEMPT && add_place(p, place))
+            return ckpt_fail_memory(err, "renumbering");
+    }
+    return 0;
+}
+
+static int by_list_then_number(const void *x, const void *y) {
+    const struct place *a = x, *b = y;
+    if (a->list != b->list)
+        return a->list < b->list ? -1 : 1;
+    return (a->number > b->number) - (a->number < b->number);
+}
+
+static int by_key_then_place(const void *x, const void *y) {
+    const struct place *a = x, *b = y;
+    if (a->key != b->key)
+        return a->key < b->key ? -1 : 1;
+    return (a->begin > b->begin) - (a->begin < b->begin);
+}
+
+/* Each number becomes its rank among the distinct ones of its list. */
+static void rank_numbers(struct places *p) {
+    qsort(p->at, p->n, sizeof *p->at, by_list_then_number);
+    uint64_t rank = 0, last = 0;
+    for (size_t i = 0; i < p->n; i++) {
+        const bool new_list = i == 0 || p->at[i].list != p->at[i - 1].list;
+        const bool new_number = new_list || p->at[i].number != last;
+        last = p->at[i].number;
+        rank = new_list ? 0 : rank + new_number;
+        p->at[i].number = rank;
+    }
+    qsort(p->at, p->n, sizeof *p->at, by_key_then_place);
+}
+
+/* The key with its places [from, to) rewritten. */
+static int rewrite(struct ckpt_text *key, const struct place *from, const struct place *to,
+                   struct ckpt_arena *a, size_t *changed, struct ckpt_err *err) {
+    CKPT_AUTO(str) struct ckpt_str s = {0};
+    size_t done = 0;
+    for (const struct place *p = from; p < to; p++) {
+        ckpt_str_add(&s, key->s + done, p->begin - done);
+        ckpt_str_printf(&s, "%" PRIu64, p->number);
+        done = p->end;
+    }
+    ckpt_str_add(&s, key->s + done, key->n - done);
+    if (s.failed)
+        return ckpt_fail_memory(err, "renumbering");
+    if (ckpt_text_eq(ckpt_str_text(&s), *key))
+        return 0;
+    ++*changed;
+    *key = ckpt_text_copy(a, s.s, s.n);
+    return key->s ? 0 : ckpt_fail_memory(err, "renumbering");
+}
+
+int ckpt_contiguous_keys(struct ckpt_text *key, size_t nkeys, struct ckpt_regex *except,
+                         struct ckpt_arena *a, size_t *changed, struct ckpt_err *err) {
+    CKPT_AUTO(strmap) struct ckpt_strmap lists = {0};
+    struct places places = {0};
+    int rc = 0;
+    *changed = 0;
+    for (size_t i = 0; rc == 0 && i < nkeys; i++)
+        rc = find_places(&places, &lists, key[i], i, except, err);
+    CKPT_AUTO(free) struct place *owned = places.at;
+    if (rc || places.n == 0)
+        return rc;
+    rank_numbers(&places);
+    for (size_t i = 0, j; rc == 0 && i < places.n; i = j) {
+        for (j = i + 1; j < places.n && owned[j].key == owned[i].key;)
+            j++;
+        rc = rewrite(&key[owned[i].key], &owned[i], &owned[j], a, changed, err);
+    }
+    return rc;
+}
+
+static bool wanted(const struct ckpt_build *b) {
+    const struct ckpt_adapt_options *o = b->options;
+    if (o->contiguous != CKPT_AUTO_)
+        return o->contiguous == CKPT_ON;
+    return b->checkpoint->is_torch && o->layout == CKPT_LAYOUT_BURN &&
+           strcmp(b->model->dialect, "torch") == 0;
+}
+
+int ckpt_renumber_items(struct ckpt_build *b) {
+    if (!wanted(b))
+        return 0;
+    CKPT_AUTO(regex) struct ckpt_regex *except = NULL;
+    if (b->options->contiguous_except) {
+        const struct ckpt_text pattern = ckpt_text_of(b->options->contiguous_except);
+        const int rc = ckpt_regex_new(pattern, false, "contiguous_except=", &except, b->err);
+        if (rc)
+            return rc;
+    }
+    struct ckpt_text *key = ckpt_arena_array(&b->model->arena, b->nitems, sizeof *key);
+    if (!key)
+        return ckpt_fail_memory(b->err, "renumbering");
+    size_t n = 0;
+    for (size_t i = 0; i < b->nitems; i++)
+        if (b->item[i].in_model)
+            key[n++] = b->item[i].key;
+    const int rc =
+        ckpt_contiguous_keys(key, n, except, &b->model->arena, &b->model->nrenumbered, b->err);
+    n = 0;
+    for (size_t i = 0; rc == 0 && i < b->nitems; i++) {
+        struct ckpt_item *item = &b->item[i];
+        if (!item->in_model)
+            continue;
+        item->renumbered = !ckpt_text_eq(item->key, key[n]);
+        item->key = key[n++];
+    }
+    return rc;
+}

@@ -1,0 +1,153 @@
+/* The pipeline from a checkpoint to the adapted model; each step is in a file of its own. */
+#include "adapters/model.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapters/build.h"
+
+void ckpt_model_free(struct ckpt_model *m) {
+    if (!m)
+        return;
+    ckpt_arena_fini(&m->arena);
+    free(m);
+}
+
+static void auto_model(struct ckpt_model **m) {
+    ckpt_model_free(*m);
+}
+#define ckpt_auto_model auto_model
+
+/* Whether the file says that its tensors have burn's names and layout already. */
+static bool says_burn(const struct ckpt_checkpoint *c) {
+    for (size_t i = 0; i < c->nmetadata; i++) {
+        const struct ckpt_pair *p = &c->metadata[i];
+        if ((ckpt_text_is(p->key, "mount.ckpt.layout") || ckpt_text_is(p->key, "producer")) &&
+            ckpt_text_is(p->value, "burn"))
+            return true;
+    }
+    return false;
+}
+
+static int choose_dialect(struct ckpt_build *b) {
+    static const struct ckpt_text names[] = {CKPT_TEXT("auto"), CKPT_TEXT("torch"),
+                                             CKPT_TEXT("burn"), CKPT_TEXT("flax"),
+                                             CKPT_TEXT("openpi")};
+    const char *given = b->options->dialect;
+    if (!given || strcmp(given, "auto") == 0)
+        b->model->dialect = says_burn(b->checkpoint) ? "burn" : "torch";
+    else if (strcmp(given, "torch") == 0 || strcmp(given, "burn") == 0)
+        b->model->dialect = given;
+    else if (strcmp(given, "flax") == 0 || strcmp(given, "openpi") == 0)
+        return ckpt_fail(b->err, -ENOTSUP,
+                         "dialect=%s cannot be adapted yet; dialect=torch and burn can", given);
+    else
+        return ckpt_fail(
+            b->err, -EINVAL, "dialect=%s is unknown%s", given,
+            ckpt_build_did_you_mean(b, ckpt_text_of(given), names, sizeof names / sizeof names[0]));
+    if (strcmp(b->model->dialect, "burn") == 0 && b->options->layout == CKPT_LAYOUT_TORCH)
+        return ckpt_build_warn(b,
+                               "the source is in burn's layout; layout=torch cannot turn it back "
+                               "and shows it as it is");
+    return 0;
+}
+
+static void name_by_torch_key(struct ckpt_build *b) {
+    for (size_t i = 0; i < b->nitems; i++)
+        b->item[i].key = b->item[i].torch_key;
+}
+
+static int adapt(struct ckpt_build *b) {
+    const bool source = b->options->layout == CKPT_LAYOUT_SOURCE;
+    const bool torch = strcmp(b->model->dialect, "torch") == 0;
+    int rc = ckpt_select_root(b);
+    if (rc)
+        return rc;
+    name_by_torch_key(b);
+    if (torch)
+        rc = ckpt_decide_modules(b);
+    if (rc == 0 && !source)
+        rc = ckpt_rename_items(b);
+    if (rc == 0 && !source)
+        rc = ckpt_renumber_items(b);
+    return rc ? rc : ckpt_adapt_items(b);
+}
+
+static int finish(struct ckpt_build *b) {
+    int rc = ckpt_filter_tensors(b);
+    if (rc == 0)
+        rc = ckpt_check_keys(b);
+    if (rc == 0)
+        rc = ckpt_lay_out_paths(b);
+    return rc ? rc : ckpt_find_ties(b);
+}
+
+static int begin(struct ckpt_build *b, const struct ckpt_checkpoint *c,
+                 const struct ckpt_adapt_options *o, struct ckpt_model **m, struct ckpt_err *err) {
+    *m = calloc(1, sizeof **m);
+    if (!*m)
+        return ckpt_fail_memory(err, "adapting tensors");
+    *b = (struct ckpt_build){
+        .checkpoint = c, .options = o, .model = *m, .nitems = c->ntensors, .err = err};
+    (*m)->checkpoint = c;
+    (*m)->layout = o->layout;
+    (*m)->dialect = "torch";
+    (*m)->root = (*m)->prefix = (*m)->suggested_prefix = CKPT_TEXT("");
+    b->item = ckpt_arena_array(&(*m)->arena, c->ntensors, sizeof *b->item);
+    if (!b->item)
+        return ckpt_fail_memory(err, "adapting tensors");
+    for (size_t i = 0; i < c->ntensors; i++)
+        b->item[i].tensor = &c->tensors[i];
+    return 0;
+}
+
+static int check_strict(const struct ckpt_build *b) {
+    const struct ckpt_checkpoint *c = b->checkpoint;
+    return b->options->strict && c->nwarnings
+               ? ckpt_fail(b->err, -EINVAL, "%.*s (strict: a warning is an error)",
+                           CKPT_TEXT_ARGS(c->warnings[0]))
+               : 0;
+}
+
+int ckpt_model_build(const struct ckpt_checkpoint *c, const struct ckpt_adapt_options *options,
+                     struct ckpt_model **out, struct ckpt_err *err) {
+    CKPT_AUTO(model) struct ckpt_model *m = NULL;
+    struct ckpt_build b;
+    *out = NULL;
+    int rc = begin(&b, c, options, &m, err);
+    if (rc == 0)
+        rc = check_strict(&b);
+    if (rc == 0)
+        rc = choose_dialect(&b);
+    if (rc == 0)
+        rc = adapt(&b);
+    if (rc == 0)
+        rc = finish(&b);
+    if (rc == 0)
+        rc = ckpt_warn_dtypes(&b);
+    if (rc == 0)
+        *out = CKPT_STEAL(m);
+    return rc;
+}
+
+int ckpt_model_build_source(const struct ckpt_checkpoint *c, struct ckpt_model **out,
+                            struct ckpt_err *err) {
+    static const struct ckpt_adapt_options as_it_is = {.layout = CKPT_LAYOUT_SOURCE};
+    CKPT_AUTO(model) struct ckpt_model *m = NULL;
+    struct ckpt_build b;
+    *out = NULL;
+    int rc = begin(&b, c, &as_it_is, &m, err);
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < b.nitems; i++)
+        b.item[i].torch_key =
+            b.item[i].tensor->path.n ? b.item[i].tensor->key : CKPT_TEXT("tensor");
+    name_by_torch_key(&b);
+    rc = ckpt_adapt_items(&b);
+    if (rc == 0)
+        rc = finish(&b);
+    if (rc == 0)
+        *out = CKPT_STEAL(m);
+    return rc;
+}

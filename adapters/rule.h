@@ -1,0 +1,171 @@
+#ifndef CKPT_ADAPTERS_RULE_H
+#define CKPT_ADAPTERS_RULE_H
+/*
+ * Rules: an adapter as data. A rule file is JSON (docs/adapters.md describes it for its writers):
+ *
+ *     {"rules": [{"match": "(.*\\.)?weight", "kind": "linear", "rank": 2,
+ *                 "ops": [["permute", [1, 0]]]},
+ *                {"match": "(.*)in_proj_bias", "name": ["$1q.bias", "$1k.bias", "$1v.bias"],
+ *                 "ops": [["split", 0, 3]]}]}
+ *
+ * The first rule that matches a key takes it and makes its targets of it; a key that no rule takes
+ * stays as it is, or is an error in a closed file. Our own adapters are such files, built in.
+ */
+#include "adapters/build.h"
+#include "adapters/regex.h"
+
+#define CKPT_RULE_FILE_BYTES (1u << 20)
+#define CKPT_RULES_MAX 10000u /* rules of one file */
+#define CKPT_RULE_OPS_MAX 16u /* operations of one target */
+#define CKPT_RULE_LIST_MAX 64u
+#define CKPT_RULE_PIECES_MAX 4096u /* sources joined in one tensor */
+
+enum ckpt_rule_op_kind {
+    CKPT_RULE_PERMUTE,   /* list: the order */
+    CKPT_RULE_RESHAPE,   /* list: -1 is inferred, 0 keeps the dimension */
+    CKPT_RULE_SLICE,     /* axis, start, stop, step */
+    CKPT_RULE_INDEX,     /* axis, start: one element, without the axis */
+    CKPT_RULE_FLIP,      /* axis */
+    CKPT_RULE_SQUEEZE,   /* axis */
+    CKPT_RULE_UNSQUEEZE, /* axis */
+    CKPT_RULE_SPLIT,     /* axis, count equal blocks, of which `which` */
+    CKPT_RULE_UNSTACK, /* axis, element `which`, without the axis; count 0: as many as there are */
+    CKPT_RULE_CONCAT,  /* this source, then those of `join`, along axis 0 */
+    CKPT_RULE_ZEROS,   /* list: the shape */
+};
+
+#define CKPT_RULE_EACH (-1) /* `which`: one target for each block or element */
+
+/* What a concat appends: a source by its key (captures of the match put in), or zeros. */
+struct ckpt_rule_join {
+    struct ckpt_text key; /* .s NULL: zeros */
+    const int64_t *shape;
+    uint32_t ndim;
+};
+
+struct ckpt_rule_op {
+    enum ckpt_rule_op_kind kind;
+    uint32_t axis;
+    int64_t start, stop, step, count, which;
+    const int64_t *list;
+    uint32_t n;
+    const struct ckpt_rule_join *join;
+    uint32_t njoin;
+};
+
+struct ckpt_rule_target {
+    struct ckpt_text name; /* with $1, ${name} and ${index}; .s NULL: the key as it is */
+    const struct ckpt_rule_op *op;
+    uint32_t nop;
+    enum ckpt_dtype cast; /* NONE: keep */
+};
+
+/* Keys that must, or must not, be there. */
+struct ckpt_rule_when {
+    const struct ckpt_text *exists, *absent;
+    uint32_t nexists, nabsent;
+    int32_t variant; /* index of one that must hold; -1: any */
+};
+
+struct ckpt_rule {
+    struct ckpt_regex *match;
+    const char *where; /* "FILE: rule 3", from 1 */
+    const char *const *kind;
+    uint32_t nkind;
+    uint64_t ranks; /* bit per rank below 64; 0: any */
+    struct ckpt_rule_when when;
+    const struct ckpt_rule_target *target;
+    uint32_t ntargets;
+};
+
+struct ckpt_rules {
+    const char *name; /* of the file, for messages */
+    bool closed;
+    struct ckpt_rule *rule;
+    size_t nrules;
+    struct ckpt_rule_when *variant;
+    struct ckpt_text *variant_name;
+    uint32_t nvariants;
+    struct ckpt_arena arena;
+};
+
+/* name begins messages and is copied. */
+int ckpt_rules_parse(const char *text, size_t n, const char *name, struct ckpt_rules **out,
+                     struct ckpt_err *err) CKPT_CHECKED;
+int ckpt_rules_load(const char *path, struct ckpt_rules **out, struct ckpt_err *err) CKPT_CHECKED;
+/* A file that is built in: "burn-store", "burn-nn". */
+int ckpt_rules_builtin(const char *name, struct ckpt_rules **out,
+                       struct ckpt_err *err) CKPT_CHECKED;
+void ckpt_rules_free(struct ckpt_rules *r); /* NULL is fine */
+
+static inline void ckpt_auto_rules(struct ckpt_rules **r) {
+    ckpt_rules_free(*r);
+}
+
+/* What rules made of a source: a tensor's worth of parts, not yet cast. */
+struct ckpt_shaped {
+    size_t item; /* the first source */
+    struct ckpt_text key;
+    uint32_t ndim;
+    const int64_t *shape;
+    struct ckpt_part *part;
+    uint32_t nparts;
+    const char **op; /* names for index.json, in order */
+    uint32_t nops;
+    enum ckpt_dtype cast;
+};
+
+struct ckpt_shaped_list {
+    struct ckpt_shaped *at;
+    size_t n, cap;
+};
+
+/* Applies the files to the model's items, the first file that takes a key has it, and appends what
+ * comes of all of them, in their order. */
+int ckpt_rules_apply(struct ckpt_build *b, struct ckpt_rules *const *files, size_t nfiles,
+                     struct ckpt_shaped_list *out) CKPT_CHECKED;
+/* The source as it is. */
+int ckpt_shape_identity(struct ckpt_build *b, size_t item, struct ckpt_shaped *out) CKPT_CHECKED;
+int ckpt_shaped_add(struct ckpt_build *b, struct ckpt_shaped_list *list,
+                    const struct ckpt_shaped *shaped) CKPT_CHECKED;
+
+/* --- between the files of the engine --- */
+
+/* ${index} of a name template becomes the number. 0 or -ENOMEM. */
+int ckpt_rule_put_index(struct ckpt_text text, int64_t index, struct ckpt_arena *a,
+                        struct ckpt_text *out) CKPT_CHECKED;
+bool ckpt_rule_has_index(struct ckpt_text text);
+
+/* A source on its way through the operations. */
+struct ckpt_piece {
+    const struct ckpt_tensor *tensor; /* NULL: zeros */
+    struct ckpt_view view;
+    struct ckpt_view_op op[CKPT_RULE_OPS_MAX];
+    uint32_t nop;
+};
+
+/* Pieces that follow one another along axis 0. */
+struct ckpt_pieces {
+    struct ckpt_piece *at;
+    size_t n, cap;
+    struct ckpt_arena *arena; /* of lists that live on */
+    int64_t fan;              /* blocks or elements that a split or unstack found; 1: none */
+};
+
+int ckpt_pieces_start(struct ckpt_pieces *p, const struct ckpt_tensor *t,
+                      struct ckpt_err *err) CKPT_CHECKED;
+int ckpt_pieces_add_zeros(struct ckpt_pieces *p, const int64_t *shape, uint32_t ndim,
+                          enum ckpt_dtype dtype, struct ckpt_err *err) CKPT_CHECKED;
+/* Appends another's pieces; refused unless the shapes fit. */
+int ckpt_pieces_join(struct ckpt_pieces *p, const struct ckpt_pieces *more,
+                     struct ckpt_err *err) CKPT_CHECKED;
+/* Any operation but concat and zeros. index: which target of a fan. */
+int ckpt_pieces_apply(struct ckpt_pieces *p, const struct ckpt_rule_op *op, int64_t index,
+                      struct ckpt_err *err) CKPT_CHECKED;
+void ckpt_pieces_fini(struct ckpt_pieces *p);
+#define ckpt_auto_pieces ckpt_pieces_fini
+
+/* The name in index.json's ops. */
+const char *ckpt_rule_op_name(const struct ckpt_rule_op *op);
+
+#endif

@@ -1,0 +1,369 @@
+/*
+ * Applying rule files to a model's items.
+ *
+ *     items      q.weight  k.weight  v.weight  fc.weight  norm.bias
+ *     matched    rule 1    joined    joined    rule 2     -            one pass: who takes what
+ *     shaped     in.weight                     fc.weight  norm.bias    one pass, in items' order
+ *
+ * The first rule, of the first file, that matches an item takes it. A source that another's concat
+ * names is taken too and shows by itself only if a rule of its own says so.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "adapters/rule.h"
+
+struct match {
+    struct ckpt_rule *rule; /* NULL: no rule took it */
+    bool joined;
+};
+
+struct apply {
+    struct ckpt_build *b;
+    struct ckpt_strmap keys; /* of the model's items */
+    struct match *match;     /* one an item */
+    struct ckpt_pieces pieces, other;
+};
+
+static void apply_fini(struct apply *a) {
+    ckpt_strmap_fini(&a->keys);
+    ckpt_pieces_fini(&a->pieces);
+    ckpt_pieces_fini(&a->other);
+}
+#define ckpt_auto_apply apply_fini
+
+static int expand(struct apply *a, struct ckpt_rule *rule, struct ckpt_text key,
+                  struct ckpt_text template, int64_t index, struct ckpt_text *out) {
+    struct ckpt_arena *arena = &a->b->model->arena;
+    if (ckpt_rule_put_index(template, index, arena, &template))
+        return ckpt_fail_memory(a->b->err, "applying a rule");
+    const int rc = ckpt_regex_expand(rule->match, key, template, arena, out, a->b->err);
+    return rc < 0 ? rc : 0;
+}
+
+/* --- does a rule take an item? --- */
+
+/* rule NULL: the keys are no templates (variants). 1 all conditions hold, 0 or negative. */
+static int when_holds(struct apply *a, const struct ckpt_rule_when *when, struct ckpt_rule *rule,
+                      struct ckpt_text key) {
+    for (uint32_t i = 0; i < when->nexists + when->nabsent; i++) {
+        const bool exists = i < when->nexists;
+        struct ckpt_text name = exists ? when->exists[i] : when->absent[i - when->nexists];
+        const int rc = rule ? expand(a, rule, key, name, 0, &name) : 0;
+        if (rc)
+            return rc;
+        if ((ckpt_strmap_get(&a->keys, name) != CKPT_STRMAP_ABSENT) != exists)
+            return 0;
+    }
+    return 1;
+}
+
+static bool kind_fits(const struct ckpt_rule *rule, const char *kind) {
+    for (uint32_t i = 0; i < rule->nkind; i++)
+        if (kind && strcmp(rule->kind[i], kind) == 0)
+            return true;
+    return rule->nkind == 0;
+}
+
+static bool moves_elements(const struct ckpt_rule *rule) {
+    for (uint32_t t = 0; t < rule->ntargets; t++)
+        for (uint32_t o = 0; o < rule->target[t].nop; o++)
+            if (rule->target[t].op[o].kind == CKPT_RULE_PERMUTE ||
+                rule->target[t].op[o].kind == CKPT_RULE_FLIP)
+                return true;
+    return false;
+}
+
+/* An element smaller than a byte cannot be moved: the tensor stays as it is. */
+static bool is_packed(const struct ckpt_tensor *t) {
+    return ckpt_dtype_info(t->dtype)->unit_elements > 1 || t->dtype == CKPT_DT_F4_X2;
+}
+
+static int takes(struct apply *a, const struct ckpt_rules *file, struct ckpt_rule *rule,
+                 const struct ckpt_item *item) {
+    const struct ckpt_tensor *t = item->tensor;
+    if (!kind_fits(rule, item->decision.rule_kind) ||
+        (rule->ranks && (t->ndim > 63 || !(rule->ranks >> t->ndim & 1))))
+        return 0;
+    int rc = ckpt_regex_match(rule->match, item->key, a->b->err);
+    if (rc > 0)
+        rc = when_holds(a, &rule->when, rule, item->key);
+    if (rc > 0 && rule->when.variant >= 0)
+        rc = when_holds(a, &file->variant[rule->when.variant], NULL, item->key);
+    return rc;
+}
+
+/* Sources that the rule's concats name are taken with it. */
+static int mark_joined(struct apply *a, struct ckpt_rule *rule, struct ckpt_text key) {
+    for (uint32_t t = 0; t < rule->ntargets; t++) {
+        for (uint32_t o = 0; o < rule->target[t].nop; o++) {
+            const struct ckpt_rule_op *op = &rule->target[t].op[o];
+            for (uint32_t k = 0; k < op->njoin; k++) {
+                struct ckpt_text name = op->join[k].key;
+                if (!name.s)
+                    continue;
+                const int rc = expand(a, rule, key, name, 0, &name);
+                if (rc)
+                    return rc;
+                const size_t other = ckpt_strmap_get(&a->keys, name);
+                if (other != CKPT_STRMAP_ABSENT)
+                    a->match[other].joined = true;
+            }
+        }
+    }
+    return 0;
+}
+
+static int match_item(struct apply *a, struct ckpt_rules *const *files, size_t nfiles, size_t i) {
+    const struct ckpt_item *item = &a->b->item[i];
+    for (size_t f = 0; f < nfiles; f++) {
+        for (size_t r = 0; r < files[f]->nrules; r++) {
+            struct ckpt_rule *rule = &files[f]->rule[r];
+            const int rc = takes(a, files[f], rule, item);
+            if (rc < 0)
+                return rc;
+            if (rc == 0)
+                continue;
+            if (is_packed(item->tensor) && moves_elements(rule))
+                return ckpt_build_warn(
+                    a->b,
+                    "%.*s: elements of %s are smaller than a byte and cannot be moved: the "
+                    "tensor stays as it is stored (%s would permute it)",
+                    CKPT_TEXT_ARGS(item->key), ckpt_dtype_info(item->tensor->dtype)->name,
+                    rule->where);
+            a->match[i].rule = rule;
+            return mark_joined(a, rule, item->key);
+        }
+    }
+    return 0;
+}
+
+static int check_closed(struct apply *a, struct ckpt_rules *const *files, size_t nfiles) {
+    const char *closed = NULL;
+    for (size_t f = 0; f < nfiles; f++)
+        if (files[f]->closed)
+            closed = files[f]->name;
+    for (size_t i = 0; closed && i < a->b->nitems; i++) {
+        const struct ckpt_item *item = &a->b->item[i];
+        if (item->in_model && !a->match[i].rule && !a->match[i].joined)
+            return ckpt_fail(a->b->err, -EINVAL,
+                             "%s takes every tensor of its model, but has no rule for '%.*s'",
+                             closed, CKPT_TEXT_ARGS(item->key));
+    }
+    return 0;
+}
+
+static int match_all(struct apply *a, struct ckpt_rules *const *files, size_t nfiles) {
+    struct ckpt_build *b = a->b;
+    a->match = ckpt_arena_array(&b->model->arena, b->nitems, sizeof *a->match);
+    if (!a->match)
+        return ckpt_fail_memory(b->err, "applying rules");
+    for (size_t i = 0; i < b->nitems; i++) {
+        const int rc = b->item[i].in_model ? ckpt_strmap_add(&a->keys, b->item[i].key, i, NULL) : 0;
+        if (rc == -ENOMEM)
+            return ckpt_fail_memory(b->err, "applying rules");
+    }
+    for (size_t i = 0; i < b->nitems; i++) {
+        const int rc = b->item[i].in_model ? match_item(a, files, nfiles, i) : 0;
+        if (rc)
+            return rc;
+    }
+    return check_closed(a, files, nfiles);
+}
+
+/* --- what becomes of it --- */
+
+static int run(struct apply *a, struct ckpt_rule *rule, const struct ckpt_rule_target *target,
+               uint32_t nop, size_t item, int64_t index, struct ckpt_pieces *p);
+
+/* concat: the operations before it are done to each joined source as to the first. */
+static int join(struct apply *a, struct ckpt_rule *rule, const struct ckpt_rule_target *target,
+                uint32_t at, size_t item, int64_t index) {
+    const struct ckpt_rule_op *op = &target->op[at];
+    struct ckpt_err *err = a->b->err;
+    const struct ckpt_text key = a->b->item[item].key;
+    for (uint32_t k = 0; k < op->njoin; k++) {
+        struct ckpt_text name = op->join[k].key;
+        int rc;
+        if (!name.s) {
+            a->other.n = 0;
+            rc = ckpt_pieces_add_zeros(&a->other, op->join[k].shape, op->join[k].ndim,
+                                       a->b->item[item].tensor->dtype, err);
+        } else {
+            rc = expand(a, rule, key, name, index, &name);
+            const size_t other = rc ? CKPT_STRMAP_ABSENT : ckpt_strmap_get(&a->keys, name);
+            if (rc == 0 && other == CKPT_STRMAP_ABSENT)
+                rc = ckpt_fail(err, -EINVAL, "concat: there is no tensor '%.*s'",
+                               CKPT_TEXT_ARGS(name));
+            if (rc == 0)
+                rc = run(a, rule, target, at, other, index, &a->other);
+        }
+        if (rc == 0)
+            rc = ckpt_pieces_join(&a->pieces, &a->other, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/* The first nop operations of the target on one source. */
+static int run(struct apply *a, struct ckpt_rule *rule, const struct ckpt_rule_target *target,
+               uint32_t nop, size_t item, int64_t index, struct ckpt_pieces *p) {
+    const struct ckpt_tensor *t = a->b->item[item].tensor;
+    p->arena = &a->b->model->arena;
+    int rc = ckpt_pieces_start(p, t, a->b->err);
+    for (uint32_t i = 0; rc == 0 && i < nop; i++) {
+        const struct ckpt_rule_op *op = &target->op[i];
+        if (op->kind == CKPT_RULE_CONCAT) {
+            rc = join(a, rule, target, i, item, index);
+        } else if (op->kind == CKPT_RULE_ZEROS) {
+            p->n = 0;
+            rc = ckpt_pieces_add_zeros(p, op->list, op->n, t->dtype, a->b->err);
+        } else {
+            rc = ckpt_pieces_apply(p, op, index, a->b->err);
+        }
+    }
+    return rc;
+}
+
+static int keep_part(struct ckpt_arena *a, const struct ckpt_piece *piece, enum ckpt_dtype dtype,
+                     struct ckpt_part *part) {
+    part->source = piece->tensor;
+    (void)ckpt_dtype_bytes(dtype, (uint64_t)ckpt_view_count(&piece->view), &part->nbytes);
+    if (!piece->tensor)
+        return 0;
+    part->walk = ckpt_walk_pack(a, &piece->view);
+    if (!part->walk)
+        return -ENOMEM;
+    if (piece->nop == 0)
+        return 0;
+    struct ckpt_view_op *op = ckpt_arena_array(a, piece->nop, sizeof *op);
+    if (!op)
+        return -ENOMEM;
+    memcpy(op, piece->op, piece->nop * sizeof *op);
+    part->op = op;
+    part->nop = piece->nop;
+    return 0;
+}
+
+/* Packs pieces into parts and their common shape. */
+static int keep(struct ckpt_arena *a, const struct ckpt_pieces *p, enum ckpt_dtype dtype,
+                struct ckpt_shaped *out) {
+    const struct ckpt_view *first = &p->at[0].view;
+    int64_t *shape = ckpt_arena_array(a, first->ndim, sizeof *shape);
+    out->part = ckpt_arena_array(a, p->n, sizeof *out->part);
+    if (!shape || !out->part)
+        return -ENOMEM;
+    memcpy(shape, first->shape, first->ndim * sizeof *shape);
+    for (size_t i = 0; i < p->n; i++) {
+        if (i > 0)
+            shape[0] += p->at[i].view.shape[0];
+        if (keep_part(a, &p->at[i], dtype, &out->part[i]))
+            return -ENOMEM;
+    }
+    out->shape = shape;
+    out->ndim = first->ndim;
+    out->nparts = (uint32_t)p->n;
+    return 0;
+}
+
+static int name_ops(struct ckpt_arena *a, const struct ckpt_rule_target *target,
+                    struct ckpt_shaped *out) {
+    out->op = ckpt_arena_array(a, target->nop, sizeof *out->op);
+    if (!out->op)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < target->nop; i++)
+        out->op[out->nops++] = ckpt_rule_op_name(&target->op[i]);
+    return 0;
+}
+
+static int make_target(struct apply *a, struct ckpt_rule *rule,
+                       const struct ckpt_rule_target *target, size_t item, int64_t index,
+                       struct ckpt_shaped *out) {
+    struct ckpt_build *b = a->b;
+    const struct ckpt_text key = b->item[item].key;
+    *out = (struct ckpt_shaped){.item = item, .key = key, .cast = target->cast};
+    int rc = target->name.s ? expand(a, rule, key, target->name, index, &out->key) : 0;
+    if (rc)
+        return rc;
+    rc = run(a, rule, target, target->nop, item, index, &a->pieces);
+    if (rc)
+        return ckpt_fail_in(b->err, "%s: '%.*s'", rule->where, CKPT_TEXT_ARGS(key));
+    if (keep(&b->model->arena, &a->pieces, b->item[item].tensor->dtype, out) ||
+        name_ops(&b->model->arena, target, out))
+        return ckpt_fail_memory(b->err, "applying rules");
+    return 0;
+}
+
+/* All targets of an item: element by element of a fan, so that what lies together in the source
+ * stays together. */
+static int make_targets(struct apply *a, size_t item, struct ckpt_shaped_list *out) {
+    struct ckpt_rule *rule = a->match[item].rule;
+    int64_t most = 1, fan[CKPT_RULE_LIST_MAX];
+    for (int64_t index = 0; index < most; index++) {
+        for (uint32_t t = 0; t < rule->ntargets; t++) {
+            if (index > 0 && index >= fan[t])
+                continue;
+            struct ckpt_shaped shaped;
+            int rc = make_target(a, rule, &rule->target[t], item, index, &shaped);
+            if (rc == 0)
+                rc = ckpt_shaped_add(a->b, out, &shaped);
+            if (rc)
+                return rc;
+            fan[t] = a->pieces.fan;
+            most = fan[t] > most ? fan[t] : most;
+        }
+    }
+    return 0;
+}
+
+int ckpt_shaped_add(struct ckpt_build *b, struct ckpt_shaped_list *list,
+                    const struct ckpt_shaped *shaped) {
+    if (list->n == CKPT_LIMIT_TENSORS)
+        return ckpt_fail(b->err, -E2BIG, "the rules make more than %u tensors", CKPT_LIMIT_TENSORS);
+    if (list->n == list->cap) {
+        const size_t cap = list->cap ? 2 * list->cap : 256;
+        struct ckpt_shaped *bigger = realloc(list->at, cap * sizeof *bigger);
+        if (!bigger)
+            return ckpt_fail_memory(b->err, "adapting tensors");
+        list->at = bigger;
+        list->cap = cap;
+    }
+    list->at[list->n++] = *shaped;
+    return 0;
+}
+
+int ckpt_shape_identity(struct ckpt_build *b, size_t item, struct ckpt_shaped *out) {
+    const struct ckpt_tensor *t = b->item[item].tensor;
+    struct ckpt_arena *a = &b->model->arena;
+    struct ckpt_view view;
+    *out = (struct ckpt_shaped){
+        .item = item, .key = b->item[item].key, .ndim = t->ndim, .shape = t->shape, .nparts = 1};
+    const int rc = ckpt_view_init(&view, t, b->err);
+    if (rc)
+        return ckpt_fail_in(b->err, "tensor '%.*s'", CKPT_TEXT_ARGS(t->key));
+    out->part = ckpt_arena_alloc(a, sizeof *out->part);
+    if (!out->part)
+        return ckpt_fail_memory(b->err, "adapting tensors");
+    out->part->source = t;
+    out->part->nbytes = ckpt_tensor_bytes(t);
+    out->part->walk = ckpt_walk_pack(a, &view);
+    return out->part->walk ? 0 : ckpt_fail_memory(b->err, "adapting tensors");
+}
+
+int ckpt_rules_apply(struct ckpt_build *b, struct ckpt_rules *const *files, size_t nfiles,
+                     struct ckpt_shaped_list *out) {
+    CKPT_AUTO(apply) struct apply a = {.b = b};
+    int rc = match_all(&a, files, nfiles);
+    for (size_t i = 0; rc == 0 && i < b->nitems; i++) {
+        if (b->item[i].in_model && a.match[i].rule) {
+            rc = make_targets(&a, i, out);
+        } else if (!b->item[i].in_model || !a.match[i].joined) {
+            struct ckpt_shaped shaped;
+            rc = ckpt_shape_identity(b, i, &shaped);
+            if (rc == 0)
+                rc = ckpt_shaped_add(b, out, &shaped);
+        }
+    }
+    return rc;
+}
