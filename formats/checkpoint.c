@@ -15,6 +15,8 @@
 static const struct ckpt_format *const formats[] = {
     &ckpt_format_safetensors,
     &ckpt_format_safetensors_shards,
+    &ckpt_format_torch_zip,
+    &ckpt_format_torch_legacy,
 };
 
 /*

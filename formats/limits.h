@@ -5,6 +5,7 @@
 #define CKPT_LIMIT_HEADER_BYTES 100000000u      /* safetensors header, as the reference package */
 #define CKPT_LIMIT_JSON_DEPTH 64u               /* of a safetensors header or shard index */
 #define CKPT_LIMIT_TENSORS 1000000u             /* in one checkpoint */
+#define CKPT_LIMIT_MODULES 100000u              /* of whole-module pickles */
 #define CKPT_LIMIT_SHARDS 4000u                 /* files of one sharded directory */
 #define CKPT_LIMIT_PICKLE_BYTES (100u << 20)    /* data.pkl, inflated */
 #define CKPT_LIMIT_PICKLE_DEPTH 1000u           /* nesting of pickled values */

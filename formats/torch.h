@@ -1,0 +1,118 @@
+#ifndef CKPT_FORMATS_TORCH_H
+#define CKPT_FORMATS_TORCH_H
+/*
+ * Inside the readers of torch checkpoints (private to torch_*.c and pickle_call_*.c).
+ *
+ *     container (ZIP, legacy stream) ──► records ◄── storages ◄── tensors ◄── the pickle's values
+ *     torch_zip.c  torch_legacy.c        bytes by    a typed      a strided        │
+ *                                        key         range        view             ▼
+ *                                                          torch_tree.c: ckpt_checkpoint
+ *
+ * What a tensor suffers from is kept beside it and judged only when the tree reaches it, so that
+ * the message can name it and a tensor that nothing refers to harms nobody.
+ */
+#include "base/strmap.h"
+#include "formats/checkpoint.h"
+#include "formats/pickle.h"
+
+/* Bytes under a key: a ZIP entry, a run of a legacy stream, bytes of the pickle itself. */
+struct torch_record {
+    struct ckpt_text key;
+    uint64_t nbytes;  /* as the pickle says */
+    uint64_t element; /* bytes of one, in the class that named it first */
+    struct ckpt_blob *blob;
+    const char *error; /* why the bytes can't be had; NULL: they can */
+    bool listed;       /* the blob is among the checkpoint's */
+};
+
+struct torch_storage {
+    struct torch_record *record;
+    const char *cls;       /* "FloatStorage" */
+    enum ckpt_dtype dtype; /* NONE: a class without a dtype that we serve (quantised) */
+    uint64_t offset;       /* bytes into the record (views of torch < 0.4) */
+    uint64_t nbytes;
+};
+
+/* A tensor or numpy array as the pickle describes it. */
+struct torch_tensor {
+    const struct torch_storage *storage;
+    enum ckpt_dtype dtype;
+    uint32_t ndim;
+    const int64_t *shape;
+    const int64_t *stride; /* NULL: contiguous */
+    int64_t offset;        /* elements */
+    bool conj, neg;
+    bool swap;               /* a numpy array that says so itself */
+    bool is_numpy;           /* BUILD gives it its content */
+    const char *unsupported; /* a kind that can't be served: the reason */
+    const char *error;       /* damaged: the reason */
+};
+
+struct torch_storage_class {
+    const char *name; /* "FloatStorage" */
+    enum ckpt_dtype dtype;
+    uint8_t bytes; /* of an element, also where there is no dtype */
+};
+
+/* By the class's name, in any of torch's modules that have it; NULL unknown. */
+const struct torch_storage_class *torch_storage_class_find(const struct ckpt_value *global);
+
+/* What all containers share while they read. */
+struct torch_reader {
+    struct ckpt_checkpoint *c;
+    const struct ckpt_open_options *options;
+    struct ckpt_file *file;
+    struct ckpt_strmap by_key; /* record key -> index in records */
+    struct torch_record **records;
+    size_t nrecords, cap;
+    bool big_endian;
+    /* Where a record that the pickle names for the first time has its bytes: sets blob or error. */
+    int (*locate)(struct torch_reader *r, struct torch_record *record, struct ckpt_err *err);
+    void *container;
+};
+
+/* ('storage', class, key, location, numel[, view]) -> a CKPT_PICKLE_STORAGE value. with_view: the
+ * sixth element of legacy streams must be there. */
+int torch_storage_from_id(struct torch_reader *r, const struct ckpt_value *id, bool with_view,
+                          struct ckpt_value **out, struct ckpt_err *err) CKPT_CHECKED;
+void torch_reader_fini(struct torch_reader *r);
+#define ckpt_auto_torch_reader torch_reader_fini
+
+/* torch_tensor.c: adds t to the checkpoint under path, or to what it leaves out. */
+int torch_tensor_add(struct torch_reader *r, struct ckpt_path path, const struct torch_tensor *t,
+                     int32_t module, struct ckpt_err *err) CKPT_CHECKED;
+
+/* torch_scan.c: what lies below a value. */
+enum torch_mark {
+    TORCH_UNKNOWN,
+    TORCH_ON_PATH, /* being scanned: meeting it again is a cycle */
+    TORCH_PLAIN,   /* no tensor below, finite, can be written as JSON */
+    TORCH_MIXED,   /* tensors, modules or a cycle below */
+};
+/* The mark of v; scans what lies below once. weight: nodes when written out as a tree. */
+int torch_scan(struct ckpt_value *v, unsigned depth, enum torch_mark *mark, uint64_t *weight,
+               struct ckpt_err *err) CKPT_CHECKED;
+
+/* A walk over the value graph: the path to where it is, and its bounds. */
+struct torch_walk {
+    struct torch_reader *r;
+    struct ckpt_text segment[CKPT_LIMIT_PICKLE_DEPTH + 2];
+    uint32_t depth;
+    uint64_t nodes; /* visited; CKPT_LIMIT_WALK_NODES */
+    struct ckpt_err *err;
+};
+int torch_walk_count(struct torch_walk *w, uint64_t n) CKPT_CHECKED;
+/* A copy of the path so far, in the checkpoint's arena; .segment NULL when out of memory. */
+struct ckpt_path torch_walk_path(const struct torch_walk *w);
+
+/* torch_tree.c: the whole value graph of a checkpoint -> tensors, values, modules, notes. */
+int torch_tree_read(struct torch_reader *r, struct ckpt_value *root,
+                    struct ckpt_err *err) CKPT_CHECKED;
+/* torch_module.c: a module's state dict, one segment a tensor, and its rows in the module table. */
+int torch_module_read(struct torch_walk *w, struct ckpt_value *module) CKPT_CHECKED;
+
+/* torch_legacy.c: ckpt_pickle_hooks.nested_storage; user is the torch_reader. */
+int torch_legacy_nested(void *user, struct ckpt_text bytes, struct ckpt_value **out,
+                        struct ckpt_err *err);
+
+#endif

@@ -1,0 +1,247 @@
+#include "formats/torch.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "formats/mapped.h"
+
+/*
+ * The stream of torch.save before 1.6 (and with _use_new_zipfile_serialization=False):
+ *
+ *     pickle: magic │ pickle: 1001 │ pickle: system │ pickle: object │ pickle: [key, key, ...] │
+ *     int64 count, bytes of the first key │ int64 count, bytes of the second │ ...
+ *
+ * The same stream also lies in the bytes that torch.storage._load_from_bytes is given; its object
+ * is then a storage.
+ */
+
+#define MAGIC_DIGITS "119547037146038801333356" /* 0x1950a86a20f9469cfc6c */
+#define PROTOCOL_VERSION 1001
+#define MAGIC_BYTES_MAX 64 /* more than any protocol needs for the magic number */
+
+struct stream {
+    struct torch_reader *r;
+    const struct ckpt_file *file; /* NULL: bytes of a pickle, which stay where they are */
+    const uint8_t *bytes;
+    size_t n, pos;
+};
+
+static bool is_magic(const uint8_t *bytes, size_t n) {
+    struct ckpt_arena scratch = {0};
+    struct ckpt_value *v = NULL;
+    size_t consumed;
+    const size_t head = n < MAGIC_BYTES_MAX ? n : MAGIC_BYTES_MAX;
+    const bool is = n > 2 && bytes[0] == 0x80 &&
+                    ckpt_pickle_run(bytes, head, NULL, &scratch, &consumed, &v, NULL) == 0 &&
+                    v->kind == CKPT_VALUE_BIGINT && ckpt_text_is(v->text, MAGIC_DIGITS);
+    ckpt_arena_fini(&scratch);
+    return is;
+}
+
+static bool detect(const char *source, const struct ckpt_file *file) {
+    (void)source;
+    return file && is_magic(file->data, file->size);
+}
+
+/* --- pickles ---------------------------------------------------------------------------------- */
+
+/* How many of the n bytes at `from` the pickle there takes; 0 if it has no end. */
+static int measure(const uint8_t *from, size_t n, size_t *out, struct ckpt_err *err) {
+    volatile size_t length = 0;
+    int rc;
+    CKPT_GUARDED(rc, length = ckpt_pickle_length(from, n));
+    *out = length;
+    return rc ? ckpt_fail(err, rc, "the file shrank while it was read") : 0;
+}
+
+/* The bytes of the next pickle, out of reach of whoever shrinks the file: values refer to them. One
+ * that has no end is given with what follows, for the machine to say where it breaks. */
+static int next_pickle(struct stream *s, struct ckpt_text *out, struct ckpt_err *err) {
+    const uint8_t *from = s->bytes + s->pos;
+    const size_t left = s->n - s->pos;
+    const size_t most = left < CKPT_LIMIT_PICKLE_BYTES ? left : CKPT_LIMIT_PICKLE_BYTES;
+    size_t length;
+    const int rc = measure(from, most, &length, err);
+    const size_t n = length ? length : most;
+    if (rc)
+        return rc;
+    *out = (struct ckpt_text){(const char *)from, n};
+    if (!s->file)
+        return 0;
+    char *copy = ckpt_arena_alloc(&s->r->c->arena, n + 1);
+    if (!copy)
+        return ckpt_fail_memory(err, "reading the pickle");
+    out->s = copy;
+    return ckpt_mapped_copy(copy, from, n, err);
+}
+
+static int run_pickle(struct stream *s, const char *what, const struct ckpt_pickle_hooks *hooks,
+                      struct ckpt_value **out, struct ckpt_err *err) {
+    struct ckpt_text bytes;
+    size_t consumed;
+    int rc = next_pickle(s, &bytes, err);
+    if (rc == 0)
+        rc = ckpt_pickle_run((const uint8_t *)bytes.s, bytes.n, hooks, &s->r->c->arena, &consumed,
+                             out, err);
+    if (rc)
+        return ckpt_fail_in(err, "%s at byte %zu", what, s->pos);
+    s->pos += consumed;
+    return 0;
+}
+
+static int read_head(struct stream *s, struct ckpt_err *err) {
+    struct ckpt_value *v;
+    int rc = run_pickle(s, "the magic number", NULL, &v, err);
+    if (rc == 0)
+        rc = run_pickle(s, "the protocol version", NULL, &v, err);
+    if (rc)
+        return rc;
+    if (v->kind != CKPT_VALUE_INT || v->i != PROTOCOL_VERSION)
+        return ckpt_fail(err, -EINVAL, "a legacy torch file of protocol version %lld, expected %d",
+                         v->kind == CKPT_VALUE_INT ? (long long)v->i : -1LL, PROTOCOL_VERSION);
+    return run_pickle(s, "the system information", NULL, &v, err); /* torch ignores it too */
+}
+
+/* ('module', class, file, source text) stands where the class would, and is the class. */
+static bool is_module_id(const struct ckpt_value *id) {
+    return id->kind == CKPT_VALUE_TUPLE && id->seq.n >= 2 &&
+           id->seq.item[0]->kind == CKPT_VALUE_STR && ckpt_text_is(id->seq.item[0]->text, "module");
+}
+
+static int persistent_id(void *user, const struct ckpt_value *id, struct ckpt_value **out,
+                         struct ckpt_err *err) {
+    if (!is_module_id(id))
+        return torch_storage_from_id(user, id, true, out, err);
+    *out = id->seq.item[1];
+    return 0;
+}
+
+/* --- storages --------------------------------------------------------------------------------- */
+
+/* torch_reader.locate: their places are known only after the pickles. */
+static int locate_later(struct torch_reader *r, struct torch_record *record, struct ckpt_err *err) {
+    record->error = "the file holds no bytes of its storage";
+    (void)r;
+    (void)err;
+    return 0;
+}
+
+static int take_count(struct stream *s, uint64_t *count, struct ckpt_err *err) {
+    struct ckpt_buf in = {.p = s->bytes, .n = s->n, .pos = s->pos};
+    volatile uint64_t value = 0;
+    int rc;
+    CKPT_GUARDED(rc, value = ckpt_buf_u64(&in));
+    if (rc)
+        return ckpt_fail(err, rc, "the file shrank while it was read");
+    if (in.failed)
+        return ckpt_fail(err, -EINVAL,
+                         "the file ends at byte %zu, in the list of storages: cut short?", s->n);
+    s->pos = in.pos;
+    *count = value;
+    return 0;
+}
+
+static int make_blob(struct stream *s, struct torch_record *record, struct ckpt_err *err) {
+    struct ckpt_arena *a = &s->r->c->arena;
+    const char *name = ckpt_arena_printf(a, "storage %.*s", CKPT_TEXT_ARGS(record->key));
+    if (!name)
+        return ckpt_fail_memory(err, "listing storages");
+    return s->file
+               ? ckpt_blob_extent(a, s->file, s->pos, record->nbytes, name, &record->blob, err)
+               : ckpt_blob_owned(a, s->bytes + s->pos, record->nbytes, name, &record->blob, err);
+}
+
+static int read_storage(struct stream *s, struct torch_record *record, struct ckpt_err *err) {
+    uint64_t count;
+    int rc = take_count(s, &count, err);
+    if (rc)
+        return rc;
+    if (count != record->nbytes / record->element)
+        return ckpt_fail(err, -EINVAL,
+                         "storage \"%.*s\" holds %lld elements where the pickle says %llu",
+                         CKPT_TEXT_ARGS(record->key), (long long)count,
+                         (unsigned long long)(record->nbytes / record->element));
+    if (record->nbytes > s->n - s->pos)
+        return ckpt_fail(
+            err, -EINVAL,
+            "storage \"%.*s\" needs %llu bytes at byte %zu, the file ends at %zu: cut short?",
+            CKPT_TEXT_ARGS(record->key), (unsigned long long)record->nbytes, s->pos, s->n);
+    rc = make_blob(s, record, err);
+    record->error = NULL;
+    s->pos += (size_t)record->nbytes;
+    return rc;
+}
+
+static struct ckpt_text key_text(struct ckpt_arena *a, const struct ckpt_value *key) {
+    return key->kind == CKPT_VALUE_STR || key->kind == CKPT_VALUE_INT
+               ? ckpt_value_path_segment(a, key)
+               : (struct ckpt_text){NULL, 0};
+}
+
+static int read_storages(struct stream *s, const struct ckpt_value *keys, struct ckpt_err *err) {
+    struct torch_reader *r = s->r;
+    if (keys->kind != CKPT_VALUE_LIST)
+        return ckpt_fail(err, -EINVAL, "what should be the list of storage keys is not a list");
+    for (size_t i = 0; i < keys->seq.n; i++) {
+        const struct ckpt_text key = key_text(&r->c->arena, keys->seq.item[i]);
+        const size_t at = key.s ? ckpt_strmap_get(&r->by_key, key) : CKPT_STRMAP_ABSENT;
+        if (at == CKPT_STRMAP_ABSENT)
+            return ckpt_fail(err, -EINVAL,
+                             "the list of storages names \"%.*s\", which the pickle never mentions",
+                             key.s ? (int)key.n : 1, key.s ? key.s : "?");
+        if (r->records[at]->blob)
+            return ckpt_fail(err, -EINVAL, "the list of storages names \"%.*s\" twice",
+                             CKPT_TEXT_ARGS(key));
+        const int rc = read_storage(s, r->records[at], err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static int read_stream(struct stream *s, struct ckpt_value **root, struct ckpt_err *err) {
+    const struct ckpt_pickle_hooks hooks = {s->r, persistent_id,
+                                            s->file ? torch_legacy_nested : NULL};
+    struct ckpt_value *keys;
+    int rc = read_head(s, err);
+    if (rc == 0)
+        rc = run_pickle(s, "the object", &hooks, root, err);
+    if (rc == 0)
+        rc = run_pickle(s, "the list of storages", NULL, &keys, err);
+    return rc ? rc : read_storages(s, keys, err);
+}
+
+int torch_legacy_nested(void *user, struct ckpt_text bytes, struct ckpt_value **out,
+                        struct ckpt_err *err) {
+    struct torch_reader *outer = user;
+    CKPT_AUTO(torch_reader)
+    struct torch_reader inner = {.c = outer->c, .options = outer->options, .locate = locate_later};
+    struct stream s = {.r = &inner, .bytes = (const uint8_t *)bytes.s, .n = bytes.n};
+    struct ckpt_value *root = NULL;
+    struct ckpt_err ignored;
+    (void)err;
+    if (!is_magic(s.bytes, s.n) || read_stream(&s, &root, &ignored) != 0)
+        return 0; /* the call stays opaque */
+    if (root->kind == CKPT_PICKLE_STORAGE)
+        *out = root;
+    return 0;
+}
+
+static int read_file(struct ckpt_checkpoint *c, const char *source,
+                     const struct ckpt_open_options *options, struct ckpt_err *err) {
+    CKPT_AUTO(torch_reader)
+    struct torch_reader r = {
+        .c = c, .options = options, .file = c->files[0], .locate = locate_later};
+    struct stream s = {.r = &r, .file = r.file, .bytes = r.file->data, .n = (size_t)r.file->size};
+    struct ckpt_value *root;
+    (void)source;
+    c->format = ckpt_format_torch_legacy.name;
+    c->is_torch = true;
+    const int rc = read_stream(&s, &root, err);
+    return rc ? rc : torch_tree_read(&r, root, err);
+}
+
+const struct ckpt_format ckpt_format_torch_legacy = {
+    .name = "torch-legacy", .detect = detect, .read = read_file};

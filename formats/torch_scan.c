@@ -1,0 +1,95 @@
+#include "formats/torch.h"
+
+#include <errno.h>
+
+#include "formats/pickle_vm.h"
+
+/*
+ * Looks below a value once and remembers: is there a tensor, does it contain itself, how large is
+ * it when written out as a tree. A pickle's values are a graph: forty lists that each hold the
+ * previous one ten times are 400 pointers here and 10^39 numbers as JSON, so nothing is written
+ * before its weight is known.
+ */
+
+#define TEXT_PER_NODE 64 /* bytes of text that weigh as much as a node */
+
+static uint64_t saturating_add(uint64_t a, uint64_t b) {
+    uint64_t sum;
+    return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
+}
+
+static void become_opaque(struct ckpt_value *v, const char *cls) {
+    v->kind = CKPT_VALUE_OPAQUE;
+    v->text = ckpt_text_of(cls);
+}
+
+static int scan_items(struct ckpt_value *v, unsigned depth, struct ckpt_err *err) {
+    struct pickle_object *o = (struct pickle_object *)v;
+    enum torch_mark result = TORCH_PLAIN;
+    uint64_t weight = 1;
+    uint32_t height = 0;
+    o->mark = TORCH_ON_PATH;
+    for (size_t i = 0; i < v->seq.n; i++) {
+        enum torch_mark mark;
+        uint64_t w;
+        const int rc = torch_scan(v->seq.item[i], depth + 1, &mark, &w, err);
+        if (rc)
+            return rc;
+        if (mark != TORCH_PLAIN)
+            result = TORCH_MIXED;
+        weight = saturating_add(weight, w);
+        if (v->seq.item[i]->depth + 1 > height)
+            height = v->seq.item[i]->depth + 1;
+    }
+    o->mark = (uint8_t)result;
+    o->weight = weight;
+    v->depth = height;
+    return 0;
+}
+
+int torch_scan(struct ckpt_value *v, unsigned depth, enum torch_mark *mark, uint64_t *weight,
+               struct ckpt_err *err) {
+    struct pickle_object *o = (struct pickle_object *)v;
+    *mark = TORCH_PLAIN;
+    *weight = 1;
+    if (depth > CKPT_LIMIT_PICKLE_DEPTH)
+        return ckpt_fail(err, -E2BIG, "values nested more than %u deep (limit of pickle depth)",
+                         CKPT_LIMIT_PICKLE_DEPTH);
+    switch (v->kind) {
+    case CKPT_PICKLE_TENSOR:
+    case CKPT_VALUE_MODULE:
+        *mark = TORCH_MIXED;
+        return 0;
+    case CKPT_PICKLE_STORAGE:
+        become_opaque(v, ((const struct torch_storage *)v->format)->cls);
+        v->depth = 0;
+        return 0;
+    case CKPT_PICKLE_NUMPY_DTYPE:
+        become_opaque(v, "numpy.dtype");
+        v->depth = 0;
+        return 0;
+    case CKPT_VALUE_STR:
+    case CKPT_VALUE_BYTES:
+    case CKPT_VALUE_BIGINT:
+        *weight += v->text.n / TEXT_PER_NODE;
+        return 0;
+    case CKPT_VALUE_OPAQUE: /* its state is not shown */
+        v->depth = 0;
+        return 0;
+    case CKPT_VALUE_LIST:
+    case CKPT_VALUE_TUPLE:
+    case CKPT_VALUE_SET:
+    case CKPT_VALUE_DICT:
+        break;
+    default:
+        return 0;
+    }
+    if (o->mark == TORCH_UNKNOWN) {
+        const int rc = scan_items(v, depth, err);
+        if (rc)
+            return rc;
+    }
+    *mark = (enum torch_mark)o->mark;
+    *weight = o->weight;
+    return 0;
+}

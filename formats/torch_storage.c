@@ -1,0 +1,151 @@
+#include "formats/torch.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/size.h"
+#include "formats/pickle_vm.h"
+
+/* Storage classes, and persistent ids that name storages. */
+
+static const struct torch_storage_class classes[] = {
+    {"DoubleStorage", CKPT_DT_F64, 8},       {"FloatStorage", CKPT_DT_F32, 4},
+    {"HalfStorage", CKPT_DT_F16, 2},         {"BFloat16Storage", CKPT_DT_BF16, 2},
+    {"LongStorage", CKPT_DT_I64, 8},         {"IntStorage", CKPT_DT_I32, 4},
+    {"ShortStorage", CKPT_DT_I16, 2},        {"CharStorage", CKPT_DT_I8, 1},
+    {"ByteStorage", CKPT_DT_U8, 1},          {"BoolStorage", CKPT_DT_BOOL, 1},
+    {"ComplexFloatStorage", CKPT_DT_C64, 8}, {"ComplexDoubleStorage", CKPT_DT_C128, 16},
+    {"UntypedStorage", CKPT_DT_U8, 1},       {"QInt8Storage", CKPT_DT_NONE, 1},
+    {"QUInt8Storage", CKPT_DT_NONE, 1},      {"QInt32Storage", CKPT_DT_NONE, 4},
+    {"QUInt4x2Storage", CKPT_DT_NONE, 1},    {"QUInt2x4Storage", CKPT_DT_NONE, 1},
+};
+
+const struct torch_storage_class *torch_storage_class_find(const struct ckpt_value *global) {
+    if (!pickle_is(global, CKPT_VALUE_GLOBAL))
+        return NULL;
+    const struct pickle_global *g = (const struct pickle_global *)global;
+    if (!ckpt_text_is(g->module, "torch") && !ckpt_text_is(g->module, "torch.cuda") &&
+        !ckpt_text_is(g->module, "torch.storage"))
+        return NULL;
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
+        if (ckpt_text_is(g->name, classes[i].name))
+            return &classes[i];
+    return NULL;
+}
+
+static int add_record(struct torch_reader *r, struct ckpt_text key, uint64_t nbytes,
+                      uint64_t element, struct torch_record **out, struct ckpt_err *err) {
+    if (r->nrecords == r->cap) {
+        const size_t cap = r->cap ? r->cap * 2 : 64;
+        struct torch_record **p = reallocarray(r->records, cap, sizeof *p);
+        if (!p)
+            return ckpt_fail_memory(err, "listing storages");
+        r->records = p;
+        r->cap = cap;
+    }
+    struct torch_record *record = ckpt_arena_alloc(&r->c->arena, sizeof *record);
+    if (!record || ckpt_strmap_add(&r->by_key, key, r->nrecords, NULL) != 0)
+        return ckpt_fail_memory(err, "listing storages");
+    *record = (struct torch_record){.key = key, .nbytes = nbytes, .element = element};
+    r->records[r->nrecords++] = record;
+    *out = record;
+    return r->locate(r, record, err);
+}
+
+/* The record of a key; made at its first mention, and of one size ever after. */
+static int find_record(struct torch_reader *r, struct ckpt_text key, uint64_t nbytes,
+                       uint64_t element, struct torch_record **out, struct ckpt_err *err) {
+    const size_t i = ckpt_strmap_get(&r->by_key, key);
+    if (i == CKPT_STRMAP_ABSENT)
+        return add_record(r, key, nbytes, element, out, err);
+    *out = r->records[i];
+    if ((*out)->nbytes != nbytes)
+        return ckpt_fail(
+            err, -EINVAL, "storage \"%.*s\" is said to have %llu bytes here and %llu before",
+            CKPT_TEXT_ARGS(key), (unsigned long long)nbytes, (unsigned long long)(*out)->nbytes);
+    return 0;
+}
+
+/* Narrows s to a view (view key, offset, numel), counted in elements; None: the whole. */
+static int apply_view(struct torch_storage *s, const struct ckpt_value *view, uint64_t element,
+                      struct ckpt_err *err) {
+    if (view->kind == CKPT_VALUE_NONE)
+        return 0;
+    const bool shaped = view->kind == CKPT_VALUE_TUPLE && view->seq.n == 3 &&
+                        view->seq.item[1]->kind == CKPT_VALUE_INT &&
+                        view->seq.item[2]->kind == CKPT_VALUE_INT;
+    const int64_t offset = shaped ? view->seq.item[1]->i : -1;
+    const int64_t numel = shaped ? view->seq.item[2]->i : -1;
+    const uint64_t have = s->nbytes / element;
+    if (offset < 0 || numel < 0 || (uint64_t)offset > have ||
+        (uint64_t)numel > have - (uint64_t)offset)
+        return ckpt_fail(
+            err, -EINVAL,
+            "a view of storage \"%.*s\" (offset %lld, %lld elements) leaves its %llu elements",
+            CKPT_TEXT_ARGS(s->record->key), (long long)offset, (long long)numel,
+            (unsigned long long)have);
+    s->offset = (uint64_t)offset * element;
+    s->nbytes = (uint64_t)numel * element;
+    return 0;
+}
+
+static int key_text(struct torch_reader *r, const struct ckpt_value *key, struct ckpt_text *out,
+                    struct ckpt_err *err) {
+    if (key->kind == CKPT_VALUE_STR) {
+        *out = key->text;
+        return 0;
+    }
+    if (key->kind != CKPT_VALUE_INT)
+        return ckpt_fail(err, -EINVAL, "a storage key that is neither text nor a number");
+    char *s = ckpt_arena_printf(&r->c->arena, "%lld", (long long)key->i);
+    if (!s)
+        return ckpt_fail_memory(err, "listing storages");
+    *out = ckpt_text_of(s);
+    return 0;
+}
+
+static bool is_storage_id(const struct ckpt_value *id, size_t n) {
+    return id->kind == CKPT_VALUE_TUPLE && id->seq.n == n &&
+           id->seq.item[0]->kind == CKPT_VALUE_STR &&
+           ckpt_text_is(id->seq.item[0]->text, "storage");
+}
+
+int torch_storage_from_id(struct torch_reader *r, const struct ckpt_value *id, bool with_view,
+                          struct ckpt_value **out, struct ckpt_err *err) {
+    if (!is_storage_id(id, with_view ? 6 : 5))
+        return ckpt_fail(err, -EINVAL,
+                         "a persistent id that is not ('storage', class, key, location, numel%s)",
+                         with_view ? ", view" : "");
+    struct ckpt_value *const *item = id->seq.item;
+    const struct torch_storage_class *cls = torch_storage_class_find(item[1]);
+    struct ckpt_text key;
+    uint64_t nbytes;
+    if (!cls)
+        return ckpt_fail(err, -EINVAL, "unknown storage class %.*s",
+                         item[1]->kind == CKPT_VALUE_GLOBAL ? (int)item[1]->text.n : 1,
+                         item[1]->kind == CKPT_VALUE_GLOBAL ? item[1]->text.s : "?");
+    const int rc = key_text(r, item[2], &key, err);
+    if (rc)
+        return rc;
+    if (item[4]->kind != CKPT_VALUE_INT || item[4]->i < 0 ||
+        !ckpt_mul_u64((uint64_t)item[4]->i, cls->bytes, &nbytes))
+        return ckpt_fail(err, -EINVAL, "storage \"%.*s\" has an impossible element count",
+                         CKPT_TEXT_ARGS(key));
+    struct pickle_object *v = ckpt_arena_alloc(&r->c->arena, sizeof *v);
+    struct torch_storage *s = ckpt_arena_alloc(&r->c->arena, sizeof *s);
+    if (!v || !s)
+        return ckpt_fail_memory(err, "listing storages");
+    *s = (struct torch_storage){.cls = cls->name, .dtype = cls->dtype, .nbytes = nbytes};
+    v->v.kind = CKPT_PICKLE_STORAGE;
+    v->v.format = s;
+    *out = &v->v;
+    const int found = find_record(r, key, nbytes, cls->bytes, &s->record, err);
+    return found || !with_view ? found : apply_view(s, item[5], cls->bytes, err);
+}
+
+void torch_reader_fini(struct torch_reader *r) {
+    ckpt_strmap_fini(&r->by_key);
+    free(r->records);
+    r->records = NULL;
+    r->nrecords = r->cap = 0;
+}

@@ -1,0 +1,193 @@
+#include "formats/torch.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "formats/pickle_vm.h"
+
+/*
+ * The value graph of a checkpoint, walked in file order:
+ *
+ *     tensor                          a tensor under its path
+ *     module                          its state dict (torch_module.c)
+ *     container without tensors       one of the values, and its opaque objects as notes
+ *     container with tensors          its items, each one segment further down
+ *     container met inside itself     listed as unsupported
+ */
+
+#define VALUE_DEPTH_MAX 50  /* the JSON writer nests 60 deep */
+#define KEY_WEIGHT_MAX 1000 /* nodes in a dict key whose repr becomes a segment */
+
+int torch_walk_count(struct torch_walk *w, uint64_t n) {
+    w->nodes += n;
+    if (w->nodes <= CKPT_LIMIT_WALK_NODES)
+        return 0;
+    return ckpt_fail(w->err, -E2BIG,
+                     "more than %u values in the checkpoint (limit of visited values)",
+                     CKPT_LIMIT_WALK_NODES);
+}
+
+struct ckpt_path torch_walk_path(const struct torch_walk *w) {
+    struct ckpt_text *s = ckpt_arena_array(&w->r->c->arena, w->depth, sizeof *s);
+    if (s && w->depth)
+        memcpy(s, w->segment, w->depth * sizeof *s);
+    return (struct ckpt_path){s, w->depth};
+}
+
+static int push(struct torch_walk *w, struct ckpt_text segment) {
+    if (!segment.s)
+        return ckpt_fail_memory(w->err, "walking the checkpoint");
+    if (w->depth >= CKPT_LIMIT_PICKLE_DEPTH)
+        return ckpt_fail(w->err, -E2BIG, "values nested more than %u deep (limit of pickle depth)",
+                         CKPT_LIMIT_PICKLE_DEPTH);
+    w->segment[w->depth++] = segment;
+    return 0;
+}
+
+/* PREFIX, i, SUFFIX. */
+static struct ckpt_text index_segment(struct ckpt_arena *a, const char *prefix, size_t i,
+                                      const char *suffix) {
+    const char *s = ckpt_arena_printf(a, "%s%zu%s", prefix, i, suffix);
+    return (struct ckpt_text){s, s ? strlen(s) : 0};
+}
+
+/* A dict key as a segment: its Python repr, or its place where that would be no text. */
+static int push_key(struct torch_walk *w, struct ckpt_value *key, size_t i) {
+    struct ckpt_arena *a = &w->r->c->arena;
+    enum torch_mark mark;
+    uint64_t weight;
+    const int rc = torch_scan(key, 0, &mark, &weight, w->err);
+    if (rc)
+        return rc;
+    const bool has_repr = key->kind == CKPT_VALUE_STR ||
+                          (mark == TORCH_PLAIN && weight <= KEY_WEIGHT_MAX &&
+                           key->kind != CKPT_VALUE_OPAQUE && key->depth <= VALUE_DEPTH_MAX);
+    return push(w, has_repr ? ckpt_value_path_segment(a, key) : index_segment(a, "<key ", i, ">"));
+}
+
+static int push_item(struct torch_walk *w, const struct ckpt_value *container, size_t i) {
+    if (container->kind == CKPT_VALUE_DICT)
+        return push_key(w, container->seq.item[2 * i], i);
+    return push(w, index_segment(&w->r->c->arena, "", i, ""));
+}
+
+static size_t item_count(const struct ckpt_value *container) {
+    return container->kind == CKPT_VALUE_DICT ? container->seq.n / 2 : container->seq.n;
+}
+
+static struct ckpt_value *item_at(const struct ckpt_value *container, size_t i) {
+    return container->seq.item[container->kind == CKPT_VALUE_DICT ? 2 * i + 1 : i];
+}
+
+static bool is_container(const struct ckpt_value *v) {
+    return v->kind == CKPT_VALUE_LIST || v->kind == CKPT_VALUE_TUPLE || v->kind == CKPT_VALUE_SET ||
+           v->kind == CKPT_VALUE_DICT;
+}
+
+static int note(struct torch_walk *w, int rc) {
+    return rc ? ckpt_fail_memory(w->err, "listing what the checkpoint holds") : 0;
+}
+
+static int leave_out(struct torch_walk *w, const char *reason) {
+    const struct ckpt_path path = torch_walk_path(w);
+    return note(w, !path.segment ||
+                       ckpt_checkpoint_add_unsupported(w->r->c, path, ckpt_text_of(reason)) != 0);
+}
+
+typedef int visit_fn(struct torch_walk *w, struct ckpt_value *v);
+
+static int each_item(struct torch_walk *w, const struct ckpt_value *container, visit_fn *visit) {
+    for (size_t i = 0; i < item_count(container); i++) {
+        int rc = push_item(w, container, i);
+        if (rc == 0)
+            rc = visit(w, item_at(container, i));
+        if (rc)
+            return rc;
+        w->depth--;
+    }
+    return 0;
+}
+
+/* Notes the opaque objects in a part without tensors. Its weight was counted before. */
+static int note_opaque(struct torch_walk *w, struct ckpt_value *v) {
+    if (v->kind == CKPT_VALUE_OPAQUE) {
+        const struct ckpt_path path = torch_walk_path(w);
+        return note(w, !path.segment || ckpt_checkpoint_add_opaque(w->r->c, path, v->text) != 0);
+    }
+    return is_container(v) && v->depth > 0 ? each_item(w, v, note_opaque) : 0;
+}
+
+static int add_value(struct torch_walk *w, struct ckpt_value *v, uint64_t weight) {
+    if (v->depth > VALUE_DEPTH_MAX)
+        return leave_out(w, "plain values nested too deep to be shown as JSON");
+    if (weight > CKPT_LIMIT_WALK_NODES - w->nodes)
+        return leave_out(w, "plain values too many to be shown as JSON");
+    w->nodes += weight;
+    const struct ckpt_path path = torch_walk_path(w);
+    const int rc = note(w, !path.segment || ckpt_checkpoint_add_value(w->r->c, path, v) != 0);
+    return rc ? rc : note_opaque(w, v);
+}
+
+static int walk(struct torch_walk *w, struct ckpt_value *v);
+
+static int walk_mixed(struct torch_walk *w, struct ckpt_value *v) {
+    struct pickle_object *o = (struct pickle_object *)v;
+    o->mark = TORCH_ON_PATH;
+    const int rc = each_item(w, v, walk);
+    o->mark = TORCH_MIXED;
+    return rc;
+}
+
+static int walk(struct torch_walk *w, struct ckpt_value *v) {
+    enum torch_mark mark;
+    uint64_t weight;
+    int rc = torch_walk_count(w, 1);
+    if (rc)
+        return rc;
+    if (v->kind == CKPT_PICKLE_TENSOR) {
+        const struct ckpt_path path = torch_walk_path(w);
+        return path.segment ? torch_tensor_add(w->r, path, v->format, -1, w->err)
+                            : ckpt_fail_memory(w->err, "walking the checkpoint");
+    }
+    if (v->kind == CKPT_VALUE_MODULE)
+        return torch_module_read(w, v);
+    rc = torch_scan(v, 0, &mark, &weight, w->err);
+    if (rc)
+        return rc;
+    switch (mark) {
+    case TORCH_ON_PATH:
+        return leave_out(w, "a container that contains itself");
+    case TORCH_MIXED:
+        return walk_mixed(w, v);
+    default:
+        return add_value(w, v, weight);
+    }
+}
+
+/* Two tensors of one key could not both be in model.safetensors. */
+static int check_keys(const struct ckpt_checkpoint *c, struct ckpt_err *err) {
+    CKPT_AUTO(strmap) struct ckpt_strmap seen = {0};
+    for (size_t i = 0; i < c->ntensors; i++) {
+        size_t other;
+        const struct ckpt_tensor *t = &c->tensors[i];
+        const int rc = ckpt_strmap_add(&seen, t->key, i, &other);
+        if (rc == -EEXIST)
+            return ckpt_fail(err, -EINVAL,
+                             "two tensors have the key \"%.*s\": one %u, one %u levels deep",
+                             CKPT_TEXT_ARGS(t->key), c->tensors[other].path.n, t->path.n);
+        if (rc)
+            return ckpt_fail_memory(err, "comparing keys");
+    }
+    return 0;
+}
+
+int torch_tree_read(struct torch_reader *r, struct ckpt_value *root, struct ckpt_err *err) {
+    CKPT_AUTO(free) struct torch_walk *w = calloc(1, sizeof *w);
+    if (!w)
+        return ckpt_fail_memory(err, "walking the checkpoint");
+    w->r = r;
+    w->err = err;
+    const int rc = walk(w, root);
+    return rc ? rc : check_keys(r->c, err);
+}
