@@ -77,14 +77,16 @@ static const char *take_geometry(struct pickle_vm *vm, const struct ckpt_value *
         return "its first argument is not a storage";
     if (!pickle_is(offset, CKPT_VALUE_INT) || offset->i < 0)
         return "its storage offset is not an integer that is 0 or more";
-    const char *wrong = take_ints(vm, size, "shape", &t->shape);
+    t->storage = storage->format;
+    const char *wrong = t->storage->error;
+    if (!wrong)
+        wrong = take_ints(vm, size, "shape", &t->shape);
     if (!wrong)
         wrong = take_ints(vm, stride, "stride", &t->stride);
     if (wrong)
         return wrong;
     if (size->seq.n != stride->seq.n)
         return reason(vm, "it has %zu sizes and %zu strides", size->seq.n, stride->seq.n);
-    t->storage = storage->format;
     t->dtype = t->storage->dtype;
     t->ndim = (uint32_t)size->seq.n;
     t->offset = offset->i;

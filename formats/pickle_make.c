@@ -1,6 +1,6 @@
-#include "formats/pickle_vm.h"
+#include "formats/pickle_make.h"
 
-#include <errno.h>
+#include "formats/pickle_vm.h"
 
 /* How values come into being: charged, in the arena, with their depth. */
 

@@ -27,6 +27,7 @@ struct torch_record {
 
 struct torch_storage {
     struct torch_record *record;
+    const char *error;     /* impossible: the reason; every tensor on it bears it */
     const char *cls;       /* "FloatStorage" */
     enum ckpt_dtype dtype; /* NONE: a class without a dtype that we serve (quantised) */
     uint64_t offset;       /* bytes into the record (views of torch < 0.4) */
@@ -72,7 +73,8 @@ struct torch_reader {
 };
 
 /* ('storage', class, key, location, numel[, view]) -> a CKPT_PICKLE_STORAGE value. with_view: the
- * sixth element of legacy streams must be there. */
+ * sixth element of legacy streams must be there. Fails only if the id is not of that form; what is
+ * wrong with the storage itself is kept in it. */
 int torch_storage_from_id(struct torch_reader *r, const struct ckpt_value *id, bool with_view,
                           struct ckpt_value **out, struct ckpt_err *err) CKPT_CHECKED;
 void torch_reader_fini(struct torch_reader *r);

@@ -23,6 +23,10 @@ static void become_opaque(struct ckpt_value *v, const char *cls) {
     v->text = ckpt_text_of(cls);
 }
 
+static const char *storage_class(const struct torch_storage *s) {
+    return s->cls ? s->cls : "storage";
+}
+
 static int scan_items(struct ckpt_value *v, unsigned depth, struct ckpt_err *err) {
     struct pickle_object *o = (struct pickle_object *)v;
     enum torch_mark result = TORCH_PLAIN;
@@ -61,7 +65,7 @@ int torch_scan(struct ckpt_value *v, unsigned depth, enum torch_mark *mark, uint
         *mark = TORCH_MIXED;
         return 0;
     case CKPT_PICKLE_STORAGE:
-        become_opaque(v, ((const struct torch_storage *)v->format)->cls);
+        become_opaque(v, storage_class(v->format));
         v->depth = 0;
         return 0;
     case CKPT_PICKLE_NUMPY_DTYPE:

@@ -52,41 +52,32 @@ static int add_record(struct torch_reader *r, struct ckpt_text key, uint64_t nby
     return r->locate(r, record, err);
 }
 
-/* The record of a key; made at its first mention, and of one size ever after. */
+/* The record of a key; made at its first mention. */
 static int find_record(struct torch_reader *r, struct ckpt_text key, uint64_t nbytes,
                        uint64_t element, struct torch_record **out, struct ckpt_err *err) {
     const size_t i = ckpt_strmap_get(&r->by_key, key);
     if (i == CKPT_STRMAP_ABSENT)
         return add_record(r, key, nbytes, element, out, err);
     *out = r->records[i];
-    if ((*out)->nbytes != nbytes)
-        return ckpt_fail(
-            err, -EINVAL, "storage \"%.*s\" is said to have %llu bytes here and %llu before",
-            CKPT_TEXT_ARGS(key), (unsigned long long)nbytes, (unsigned long long)(*out)->nbytes);
     return 0;
 }
 
-/* Narrows s to a view (view key, offset, numel), counted in elements; None: the whole. */
-static int apply_view(struct torch_storage *s, const struct ckpt_value *view, uint64_t element,
-                      struct ckpt_err *err) {
+/* Narrows s to a view (view key, offset, numel), counted in elements; None: the whole. False if it
+ * leaves the storage. */
+static bool apply_view(struct torch_storage *s, const struct ckpt_value *view, uint64_t element) {
     if (view->kind == CKPT_VALUE_NONE)
-        return 0;
-    const bool shaped = view->kind == CKPT_VALUE_TUPLE && view->seq.n == 3 &&
-                        view->seq.item[1]->kind == CKPT_VALUE_INT &&
-                        view->seq.item[2]->kind == CKPT_VALUE_INT;
-    const int64_t offset = shaped ? view->seq.item[1]->i : -1;
-    const int64_t numel = shaped ? view->seq.item[2]->i : -1;
+        return true;
+    if (view->kind != CKPT_VALUE_TUPLE || view->seq.n != 3 ||
+        view->seq.item[1]->kind != CKPT_VALUE_INT || view->seq.item[2]->kind != CKPT_VALUE_INT)
+        return false;
+    const int64_t offset = view->seq.item[1]->i, numel = view->seq.item[2]->i;
     const uint64_t have = s->nbytes / element;
     if (offset < 0 || numel < 0 || (uint64_t)offset > have ||
         (uint64_t)numel > have - (uint64_t)offset)
-        return ckpt_fail(
-            err, -EINVAL,
-            "a view of storage \"%.*s\" (offset %lld, %lld elements) leaves its %llu elements",
-            CKPT_TEXT_ARGS(s->record->key), (long long)offset, (long long)numel,
-            (unsigned long long)have);
+        return false;
     s->offset = (uint64_t)offset * element;
     s->nbytes = (uint64_t)numel * element;
-    return 0;
+    return true;
 }
 
 static int key_text(struct torch_reader *r, const struct ckpt_value *key, struct ckpt_text *out,
@@ -110,37 +101,60 @@ static bool is_storage_id(const struct ckpt_value *id, size_t n) {
            ckpt_text_is(id->seq.item[0]->text, "storage");
 }
 
+static int new_storage(struct torch_reader *r, struct torch_storage **s, struct ckpt_value **out,
+                       struct ckpt_err *err) {
+    struct pickle_object *v = ckpt_arena_alloc(&r->c->arena, sizeof *v);
+    *s = ckpt_arena_alloc(&r->c->arena, sizeof **s);
+    if (!v || !*s)
+        return ckpt_fail_memory(err, "listing storages");
+    v->v.kind = CKPT_PICKLE_STORAGE;
+    v->v.format = *s;
+    *out = &v->v;
+    return 0;
+}
+
+static int set_error(struct torch_reader *r, struct torch_storage *s, struct ckpt_err *err,
+                     const char *what, struct ckpt_text name) {
+    s->error = ckpt_arena_printf(&r->c->arena, "%s (\"%.*s\")", what, CKPT_TEXT_ARGS(name));
+    return s->error ? 0 : ckpt_fail_memory(err, "listing storages");
+}
+
+/* Class and size; then the record and the part of it. */
+static int fill_storage(struct torch_reader *r, struct torch_storage *s, struct ckpt_text key,
+                        const struct ckpt_value *id, struct ckpt_err *err) {
+    struct ckpt_value *const *item = id->seq.item;
+    const struct torch_storage_class *cls = torch_storage_class_find(item[1]);
+    const bool named = item[1]->kind == CKPT_VALUE_GLOBAL;
+    if (!cls)
+        return set_error(r, s, err, "its storage is of an unknown class",
+                         named ? item[1]->text : CKPT_TEXT("not a class"));
+    s->cls = cls->name;
+    s->dtype = cls->dtype;
+    if (item[4]->kind != CKPT_VALUE_INT || item[4]->i < 0 ||
+        !ckpt_mul_u64((uint64_t)item[4]->i, cls->bytes, &s->nbytes))
+        return set_error(r, s, err, "its storage has an impossible element count", key);
+    const int rc = find_record(r, key, s->nbytes, cls->bytes, &s->record, err);
+    if (rc)
+        return rc;
+    if (s->record->nbytes != s->nbytes)
+        return set_error(r, s, err, "its storage is given two different sizes", key);
+    if (id->seq.n > 5 && !apply_view(s, item[5], cls->bytes))
+        return set_error(r, s, err, "its view of a storage leaves that storage", key);
+    return 0;
+}
+
 int torch_storage_from_id(struct torch_reader *r, const struct ckpt_value *id, bool with_view,
                           struct ckpt_value **out, struct ckpt_err *err) {
+    struct torch_storage *s;
+    struct ckpt_text key;
     if (!is_storage_id(id, with_view ? 6 : 5))
         return ckpt_fail(err, -EINVAL,
                          "a persistent id that is not ('storage', class, key, location, numel%s)",
                          with_view ? ", view" : "");
-    struct ckpt_value *const *item = id->seq.item;
-    const struct torch_storage_class *cls = torch_storage_class_find(item[1]);
-    struct ckpt_text key;
-    uint64_t nbytes;
-    if (!cls)
-        return ckpt_fail(err, -EINVAL, "unknown storage class %.*s",
-                         item[1]->kind == CKPT_VALUE_GLOBAL ? (int)item[1]->text.n : 1,
-                         item[1]->kind == CKPT_VALUE_GLOBAL ? item[1]->text.s : "?");
-    const int rc = key_text(r, item[2], &key, err);
-    if (rc)
-        return rc;
-    if (item[4]->kind != CKPT_VALUE_INT || item[4]->i < 0 ||
-        !ckpt_mul_u64((uint64_t)item[4]->i, cls->bytes, &nbytes))
-        return ckpt_fail(err, -EINVAL, "storage \"%.*s\" has an impossible element count",
-                         CKPT_TEXT_ARGS(key));
-    struct pickle_object *v = ckpt_arena_alloc(&r->c->arena, sizeof *v);
-    struct torch_storage *s = ckpt_arena_alloc(&r->c->arena, sizeof *s);
-    if (!v || !s)
-        return ckpt_fail_memory(err, "listing storages");
-    *s = (struct torch_storage){.cls = cls->name, .dtype = cls->dtype, .nbytes = nbytes};
-    v->v.kind = CKPT_PICKLE_STORAGE;
-    v->v.format = s;
-    *out = &v->v;
-    const int found = find_record(r, key, nbytes, cls->bytes, &s->record, err);
-    return found || !with_view ? found : apply_view(s, item[5], cls->bytes, err);
+    int rc = key_text(r, id->seq.item[2], &key, err);
+    if (rc == 0)
+        rc = new_storage(r, &s, out, err);
+    return rc ? rc : fill_storage(r, s, key, id, err);
 }
 
 void torch_reader_fini(struct torch_reader *r) {

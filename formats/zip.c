@@ -106,9 +106,11 @@ static int open_archive(struct source *s, zip_t **out, struct ckpt_err *err) {
     if (*out)
         return 0;
     const int code = zip_error_code_zip(&error);
-    ckpt_fail(err, code == ZIP_ER_MEMORY ? -ENOMEM : -EINVAL, "damaged ZIP archive: %s%s",
-              zip_error_strerror(&error),
-              code == ZIP_ER_NOZIP ? " (it has no directory at its end; cut short?)" : "");
+    ckpt_fail(err, code == ZIP_ER_MEMORY ? -ENOMEM : -EINVAL, "damaged ZIP archive: %s",
+              code == ZIP_ER_NOZIP    ? "it has no directory at its end; is the file cut short?"
+              : code == ZIP_ER_EXISTS ? "two entries have the same name"
+              : code == ZIP_ER_INCONS ? "its directory and its entries contradict one another"
+                                      : zip_error_strerror(&error));
     zip_source_free(source);
     zip_error_fini(&error);
     return err ? err->code : -EINVAL;
