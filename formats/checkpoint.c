@@ -17,6 +17,8 @@ static const struct ckpt_format *const formats[] = {
     &ckpt_format_safetensors_shards,
     &ckpt_format_torch_zip,
     &ckpt_format_torch_legacy,
+    &ckpt_format_torch_tar,
+    &ckpt_format_torch_pickle,
 };
 
 /*

@@ -91,7 +91,8 @@ struct ckpt_format {
                 const struct ckpt_open_options *options, struct ckpt_err *err);
 };
 extern const struct ckpt_format ckpt_format_safetensors, ckpt_format_safetensors_shards,
-    ckpt_format_torch_zip, ckpt_format_torch_legacy;
+    ckpt_format_torch_zip, ckpt_format_torch_legacy, ckpt_format_torch_tar,
+    ckpt_format_torch_pickle;
 
 /* Growing the lists above (arrays are in the arena and doubled; only while reading: a pointer to an
  * element holds until the next one is added). NULL and -ENOMEM: out of memory; a tensor also beyond
