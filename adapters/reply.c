@@ -1,8 +1,6 @@
 /*
  * Replies: a list of iovecs, and what must stay alive while they are read.
  */
-#include "adapters/reply.h"
-
 #include <stdlib.h>
 
 #include "adapters/reader_compute.h"

@@ -24,6 +24,7 @@ if(CKPT_SANITIZE STREQUAL "address")
   target_compile_options(ckpt_flags INTERFACE -fsanitize=address,undefined
                          -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
   target_link_options(ckpt_flags INTERFACE -fsanitize=address,undefined)
+  target_compile_options(ckpt_flags INTERFACE -UNDEBUG)
 elseif(CKPT_SANITIZE STREQUAL "thread")
   target_compile_options(ckpt_flags INTERFACE -fsanitize=thread)
   target_link_options(ckpt_flags INTERFACE -fsanitize=thread)
