@@ -24,7 +24,7 @@ static void copy_one_line(char *dst, size_t cap, const char *src) {
     dst[n] = '\0';
 }
 
-int ckpt_fail(struct ckpt_err *err, int code, const char *fmt, ...) {
+int(ckpt_fail)(struct ckpt_err *err, int code, const char *fmt, ...) {
     if (!err)
         return code;
     char raw[CKPT_ERR_TEXT];
@@ -50,6 +50,6 @@ int ckpt_fail_in(struct ckpt_err *err, const char *fmt, ...) {
     return err->code;
 }
 
-int ckpt_fail_memory(struct ckpt_err *err, const char *what) {
+int(ckpt_fail_memory)(struct ckpt_err *err, const char *what) {
     return ckpt_fail(err, -ENOMEM, "out of memory while %s", what);
 }

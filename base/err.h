@@ -29,4 +29,10 @@ int ckpt_fail_in(struct ckpt_err *err, const char *fmt, ...) CKPT_PRINTF(2, 3);
 /* Out of memory while doing `what`. Returns -ENOMEM. */
 int ckpt_fail_memory(struct ckpt_err *err, const char *what);
 
+#ifdef __clang_analyzer__
+/* So that the static analyser knows that a failure is not 0. */
+#define ckpt_fail(err, code, ...) (ckpt_fail(err, code, __VA_ARGS__), (code))
+#define ckpt_fail_memory(err, what) (ckpt_fail_memory(err, what), -12)
+#endif
+
 #endif

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """check_lengths.py ROOT: files of at most 700 lines, functions of at most 100, lines of at most 100
 columns, and a median function of at most 15 lines. A function's length is its lines from the
-signature's last line to the closing brace. Headers of over 200 lines do too much."""
+signature's last line to the closing brace. Headers of over 250 lines do too much."""
 import re
 import statistics
 import sys
 
 import sources
 
-FILE_MAX, HEADER_MAX, FUNCTION_MAX, MEDIAN_MAX, COLUMNS_MAX = 700, 200, 100, 15, 100
+FILE_MAX, HEADER_MAX, FUNCTION_MAX, MEDIAN_MAX, COLUMNS_MAX = 700, 250, 100, 15, 100
 
 
 def functions(text):
