@@ -1,0 +1,67 @@
+/* Going to the background. After the mount and before any thread. */
+#include "fs/daemon.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+#define EXIT_SYSTEM 2
+
+/* _exit: the child owns the mount, the mappings and what is to be flushed. */
+static _Noreturn void follow(pid_t child, int fd) {
+    char byte;
+    ssize_t n;
+    do {
+        n = read(fd, &byte, 1);
+    } while (n < 0 && errno == EINTR);
+    if (n == 1)
+        _exit(0);
+    int status = 0;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        continue;
+    if (WIFSIGNALED(status))
+        fprintf(stderr, "mount.ckpt: the daemon ended on signal %d before it served\n",
+                WTERMSIG(status));
+    _exit(WIFEXITED(status) && WEXITSTATUS(status) ? WEXITSTATUS(status) : EXIT_SYSTEM);
+}
+
+int ckpt_daemon_fork(int *ready_fd, struct ckpt_err *err) {
+    int fd[2];
+    if (pipe2(fd, O_CLOEXEC) != 0)
+        return ckpt_fail(err, -EAGAIN, "no pipe: %s", strerror(errno));
+    fflush(NULL); /* or both processes would write what is buffered */
+    const pid_t child = fork();
+    if (child < 0) {
+        close(fd[0]);
+        close(fd[1]);
+        return ckpt_fail(err, -EAGAIN, "no process for the background: %s", strerror(errno));
+    }
+    if (child > 0) {
+        close(fd[1]);
+        follow(child, fd[0]);
+    }
+    close(fd[0]);
+    setsid();
+    *ready_fd = fd[1];
+    return 0;
+}
+
+void ckpt_daemon_ready(int ready_fd) {
+    fflush(NULL);
+    if (chdir("/") != 0)
+        ckpt_log("the daemon stays in its directory: %s", strerror(errno));
+    ckpt_log_to_syslog();
+    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd = 0; null >= 0 && fd <= 2; fd++)
+        dup2(null, fd);
+    if (null > 2)
+        close(null);
+    const ssize_t n = write(ready_fd, "", 1);
+    (void)n; /* a parent that was killed no longer cares */
+    close(ready_fd);
+}

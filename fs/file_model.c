@@ -1,0 +1,94 @@
+/*
+ * model.safetensors: a header of ours, then the model's tensors in the checkpoint's order.
+ *
+ *     | length | JSON, padded | tensor | tensor | ...       model_offset[i] is where tensor i
+ * begins
+ */
+#include "fs/files.h"
+
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "formats/safetensors_write.h"
+#include "fs/layout_name.h"
+
+#define LAYOUT_KEY "mount.ckpt.layout"
+
+static bool belongs(const struct ckpt_adapted *t) {
+    return t->in_model && ckpt_st_can_hold(t->dtype);
+}
+
+/* Our pairs first, then the source's own but those that ours replace. With layout=source the file
+ * is as it was: what it said about its layout stays true. */
+static size_t collect_metadata(const struct ckpt_session *s, struct ckpt_pair *pair) {
+    const struct ckpt_checkpoint *c = s->checkpoint;
+    const struct ckpt_text layout_key = ckpt_text_of(LAYOUT_KEY);
+    size_t n = 0;
+    pair[n++] = (struct ckpt_pair){CKPT_TEXT("format"), CKPT_TEXT("pt")};
+    pair[n++] = (struct ckpt_pair){layout_key, ckpt_text_of(ckpt_layout_name(s->model->layout))};
+    for (size_t i = 0; i < c->nmetadata; i++) {
+        const struct ckpt_pair *own = &c->metadata[i];
+        if (ckpt_text_eq(own->key, layout_key) && s->model->layout == CKPT_LAYOUT_SOURCE)
+            pair[1].value = own->value;
+        else if (!ckpt_text_is(own->key, "format") && !ckpt_text_eq(own->key, layout_key))
+            pair[n++] = *own;
+    }
+    return n;
+}
+
+static size_t collect_items(const struct ckpt_session *s, struct ckpt_st_item *item) {
+    size_t n = 0;
+    for (size_t i = 0; i < s->model->ntensors; i++) {
+        const struct ckpt_adapted *t = &s->model->tensor[i];
+        if (belongs(t))
+            item[n++] = (struct ckpt_st_item){.key = t->key,
+                                              .dtype = t->dtype,
+                                              .ndim = t->ndim,
+                                              .shape = t->shape,
+                                              .nbytes = t->nbytes};
+    }
+    return n;
+}
+
+static void add_tensors(struct ckpt_session *s, const struct ckpt_st_item *item,
+                        struct ckpt_vfile *f) {
+    for (size_t i = 0, k = 0; i < s->model->ntensors; i++) {
+        const struct ckpt_adapted *t = &s->model->tensor[i];
+        s->model_offset[i] = belongs(t) ? item[k++].offset : CKPT_NO_OFFSET;
+        if (belongs(t))
+            ckpt_vfile_add_tensor(f, t);
+    }
+}
+
+static int write_header(struct ckpt_session *s, struct ckpt_st_item *item, size_t n,
+                        struct ckpt_text *header, struct ckpt_err *err) {
+    CKPT_AUTO(str) struct ckpt_str out = {0};
+    CKPT_AUTO(free)
+    struct ckpt_pair *pair = calloc(s->checkpoint->nmetadata + 2, sizeof *pair);
+    if (!pair)
+        return ckpt_fail_memory(err, "writing model.safetensors");
+    const size_t npairs = collect_metadata(s, pair);
+    const int rc = ckpt_st_write_header(&out, item, n, pair, npairs, err);
+    if (rc < 0)
+        return rc;
+    *header = ckpt_text_copy(&s->arena, ckpt_str_text(&out).s, out.n);
+    return header->s ? 0 : ckpt_fail_memory(err, "writing model.safetensors");
+}
+
+int ckpt_files_add_model(struct ckpt_session *s, struct ckpt_err *err) {
+    const size_t most = s->model->ntensors;
+    CKPT_AUTO(free) struct ckpt_st_item *item = calloc(most + 1, sizeof *item);
+    s->model_offset = ckpt_arena_array(&s->arena, most, sizeof *s->model_offset);
+    s->model_file = ckpt_vfile_new(&s->arena, (uint32_t)most + 1);
+    if (!item || !s->model_offset || !s->model_file)
+        return ckpt_fail_memory(err, "writing model.safetensors");
+    struct ckpt_text header;
+    const int rc = write_header(s, item, collect_items(s, item), &header, err);
+    if (rc < 0)
+        return rc;
+    ckpt_vfile_add_bytes(s->model_file, header.s, header.n);
+    add_tensors(s, item, s->model_file);
+    uint32_t node;
+    return ckpt_session_add_file(s, CKPT_TREE_ROOT, CKPT_TEXT("model.safetensors"), s->model_file,
+                                 false, &node, err);
+}

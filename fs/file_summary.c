@@ -1,0 +1,235 @@
+/*
+ * summary.txt, which is also what --inspect prints: what a person wants to know first. Names come
+ * from the file, so control bytes are shown escaped.
+ */
+#include "fs/files.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "fs/layout_name.h"
+
+#define LIST_MAX 200 /* entries of one list; index.json has all */
+
+static void put(struct ckpt_str *out, struct ckpt_text t) {
+    for (size_t i = 0; i < t.n; i++) {
+        const unsigned char c = (unsigned char)t.s[i];
+        if (c < 0x20 || c == 0x7f)
+            ckpt_str_printf(out, "\\x%02x", c);
+        else
+            ckpt_str_add(out, t.s + i, 1);
+    }
+}
+
+static void put_path(struct ckpt_str *out, struct ckpt_path path) {
+    for (uint32_t i = 0; i < path.n; i++) {
+        if (i)
+            ckpt_str_puts(out, "/");
+        put(out, path.segment[i]);
+    }
+    if (path.n == 0)
+        ckpt_str_puts(out, "(the root)");
+}
+
+static void put_shape(struct ckpt_str *out, const int64_t *shape, uint32_t ndim) {
+    ckpt_str_puts(out, "[");
+    for (uint32_t i = 0; i < ndim; i++)
+        ckpt_str_printf(out, "%s%" PRId64, i ? ", " : "", shape[i]);
+    ckpt_str_puts(out, "]");
+}
+
+static void put_size(struct ckpt_str *out, uint64_t n) {
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
+    if (n < 1024) {
+        ckpt_str_printf(out, "%" PRIu64 " bytes", n);
+        return;
+    }
+    unsigned u = 0;
+    double v = (double)n / 1024;
+    for (; v >= 1024 && u < 3; u++)
+        v /= 1024;
+    ckpt_str_printf(out, "%.1f %s", v, units[u]);
+}
+
+static bool has_op(const struct ckpt_adapted *t, const char *name) {
+    for (const char *const *op = t->ops; op && *op; op++)
+        if (strncmp(*op, name, strlen(name)) == 0)
+            return true;
+    return false;
+}
+
+static void put_head(struct ckpt_str *out, const struct ckpt_session *s) {
+    const struct ckpt_model *m = s->model;
+    size_t inside = 0;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < m->ntensors; i++) {
+        if (s->model_offset[i] == CKPT_NO_OFFSET)
+            continue;
+        inside++;
+        bytes += m->tensor[i].nbytes;
+    }
+    put(out, ckpt_text_of(s->checkpoint->name));
+    ckpt_str_printf(out, ": %s, %zu tensors, %zu values\n\n", s->checkpoint->format, m->ntensors,
+                    s->checkpoint->nvalues);
+    ckpt_str_printf(out, "layout             %s\ndialect            %s\n",
+                    ckpt_layout_name(m->layout), m->dialect);
+    ckpt_str_puts(out, "the model is       ");
+    if (m->root.n)
+        put(out, m->root);
+    else
+        ckpt_str_puts(out, "the whole");
+    ckpt_str_printf(out, "\nmodel.safetensors  %zu tensors, ", inside);
+    put_size(out, bytes);
+    ckpt_str_printf(out, "\nrenamed            %zu\nrenumbered         %zu\n", m->nrenamed,
+                    m->nrenumbered);
+    ckpt_str_printf(out, "transposed         %zu\ncast               %zu\n", m->ntransposed,
+                    m->ncast);
+    if (m->prefix.n) {
+        ckpt_str_puts(out, "prefix stripped    ");
+        put(out, m->prefix);
+        ckpt_str_puts(out, " (-o prefix=keep keeps it)\n");
+    }
+    if (m->suggested_prefix.n) {
+        ckpt_str_puts(out, "every key begins   ");
+        put(out, m->suggested_prefix);
+        ckpt_str_puts(out, " (kept; -o map= can take it off)\n");
+    }
+}
+
+/* The lists below share a shape: a title with the count, at most LIST_MAX lines, "and N more". */
+static void title(struct ckpt_str *out, const char *what, size_t n) {
+    if (n)
+        ckpt_str_printf(out, "\n%s (%zu):\n", what, n);
+}
+
+static void more(struct ckpt_str *out, size_t n) {
+    if (n > LIST_MAX)
+        ckpt_str_printf(out, "  ... and %zu more, see index.json\n", n - LIST_MAX);
+}
+
+static void put_texts(struct ckpt_str *out, const char *what, const struct ckpt_text *text,
+                      size_t n) {
+    title(out, what, n);
+    for (size_t i = 0; i < n && i < LIST_MAX; i++) {
+        ckpt_str_puts(out, "  ");
+        put(out, text[i]);
+        ckpt_str_puts(out, "\n");
+    }
+    more(out, n);
+}
+
+static void put_notes(struct ckpt_str *out, const char *what, const struct ckpt_note *note,
+                      size_t n) {
+    title(out, what, n);
+    for (size_t i = 0; i < n && i < LIST_MAX; i++) {
+        ckpt_str_puts(out, "  ");
+        put_path(out, note[i].path);
+        ckpt_str_puts(out, ": ");
+        put(out, note[i].text);
+        ckpt_str_puts(out, "\n");
+    }
+    more(out, n);
+}
+
+typedef bool chosen(const struct ckpt_adapted *t);
+typedef void line(struct ckpt_str *out, const struct ckpt_adapted *t);
+
+static void put_tensors(struct ckpt_str *out, const struct ckpt_model *m, const char *what,
+                        chosen *is, line *write) {
+    size_t n = 0;
+    for (size_t i = 0; i < m->ntensors; i++)
+        n += is(&m->tensor[i]);
+    title(out, what, n);
+    for (size_t i = 0, done = 0; i < m->ntensors && done < LIST_MAX; i++) {
+        if (!is(&m->tensor[i]))
+            continue;
+        ckpt_str_puts(out, "  ");
+        put(out, m->tensor[i].key);
+        write(out, &m->tensor[i]);
+        ckpt_str_puts(out, "\n");
+        done++;
+    }
+    more(out, n);
+}
+
+static bool is_changed(const struct ckpt_adapted *t) {
+    return t->ops && t->ops[0];
+}
+
+static void write_change(struct ckpt_str *out, const struct ckpt_adapted *t) {
+    ckpt_str_puts(out, " ");
+    put_shape(out, t->shape, t->ndim);
+    ckpt_str_puts(out, " is ");
+    put(out, t->source->key);
+    ckpt_str_puts(out, " ");
+    put_shape(out, t->source->shape, t->source->ndim);
+    for (const char *const *op = t->ops; *op; op++)
+        ckpt_str_printf(out, "%s%s", op == t->ops ? ": " : ", ", *op);
+}
+
+static bool is_renamed(const struct ckpt_adapted *t) {
+    return t->in_model && t->torch_key.s && !ckpt_text_eq(t->key, t->torch_key);
+}
+
+static void write_old_name(struct ckpt_str *out, const struct ckpt_adapted *t) {
+    ckpt_str_puts(out, " was ");
+    put(out, t->torch_key);
+}
+
+static bool is_square(const struct ckpt_adapted *t) {
+    return t->ndim == 2 && t->shape[0] == t->shape[1] && t->shape[0] > 1 && has_op(t, "transpose");
+}
+
+static void write_square(struct ckpt_str *out, const struct ckpt_adapted *t) {
+    ckpt_str_puts(out, " ");
+    put_shape(out, t->shape, t->ndim);
+    ckpt_str_printf(out, " is %s by its %s", t->module.kind ? t->module.kind : "unknown",
+                    t->module.decided_by ? t->module.decided_by : "name");
+}
+
+static bool is_tied(const struct ckpt_adapted *t) {
+    return t->ntied > 0;
+}
+
+static void write_ties(struct ckpt_str *out, const struct ckpt_adapted *t) {
+    for (size_t i = 0; i < t->ntied; i++) {
+        ckpt_str_puts(out, i ? ", " : " = ");
+        put(out, t->tied[i]);
+    }
+}
+
+static void put_advice(struct ckpt_str *out, const struct ckpt_session *s) {
+    ckpt_str_puts(out, "\nThere when named, though not listed (-o list=all lists them):\n"
+                       "  NAME.npy           a tensor for numpy.load(..., mmap_mode=\"r\")\n"
+                       "  .source/           the same tree unadapted, in the source's own names\n"
+                       "\nHow to go on:\n"
+                       "  cp model.safetensors   loads in burn without an adapter\n"
+                       "  jq .status verify.json does the adapted model compute the same?\n"
+                       "  index.json             one record a tensor\n");
+    if (s->model->ncandidates)
+        ckpt_str_puts(out, "  -o root=KEY            chooses another part as the model\n");
+}
+
+int ckpt_files_add_summary(struct ckpt_session *s, struct ckpt_err *err) {
+    const struct ckpt_checkpoint *c = s->checkpoint;
+    const struct ckpt_model *m = s->model;
+    struct ckpt_str *out = &s->summary;
+    put_head(out, s);
+    put_texts(out, "Warnings about the file", c->warnings, c->nwarnings);
+    put_texts(out, "Warnings", m->warnings, m->nwarnings);
+    put_texts(out, "Other parts that could be the model", m->candidates, m->ncandidates);
+    put_tensors(out, m, "Changed tensors", is_changed, write_change);
+    put_tensors(out, m, "Renamed", is_renamed, write_old_name);
+    put_tensors(out, m, "Square weights, whose shape could not have told", is_square, write_square);
+    put_tensors(out, m, "Tied, two names of the same storage", is_tied, write_ties);
+    put_notes(out, "Not served", c->unsupported, c->nunsupported);
+    put_notes(out, "Objects left alone, never executed", c->opaque, c->nopaque);
+    put_texts(out, "Left out of the tree", s->notes, s->nnotes);
+    put_advice(out, s);
+    if (out->failed)
+        return ckpt_fail_memory(err, "writing summary.txt");
+    uint32_t node;
+    return ckpt_session_add_text(s, CKPT_TREE_ROOT, CKPT_TEXT("summary.txt"), ckpt_str_text(out),
+                                 &node, err);
+}

@@ -1,0 +1,218 @@
+/*
+ * Mounting and serving.
+ *
+ *     main thread     fuse_session_loop_mt, or the single-threaded loop
+ *     workers         libfuse's, each with its own clone of /dev/fuse
+ *     minder          read-ahead once the mount serves; then signals:
+ *                       SIGTERM          detach lazily; the loop ends when the last reader is gone
+ *                       SIGINT, SIGHUP   end the loop, unmount
+ *                       SIGTERM again    likewise
+ */
+#include "fs/fuse_mount.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "fs/fuse_server.h"
+#include "fs/mountpoint.h"
+
+#define THREADS_MAX 8
+#define IDLE_THREADS 2
+#define WAKE SIGUSR2 /* interrupts the main thread's wait; does nothing else */
+
+struct ckpt_mount {
+    struct ckpt_session *session;
+    const char *absolute;
+    struct fuse_session *fuse;
+    bool mounted, has_minder;
+    pthread_t main, minder;
+    atomic_bool done; /* the loop has ended */
+};
+
+static int add_options(struct fuse_args *args, const struct ckpt_options *o, const char *source) {
+    char *list = NULL, *fsname = NULL;
+    int rc = asprintf(&fsname, "fsname=%s", o->fsname ? o->fsname : source) < 0;
+    rc = rc || fuse_opt_add_opt(&list, "ro,nosuid,nodev,noexec,noatime,default_permissions");
+    rc = rc || fuse_opt_add_opt(&list, "subtype=ckpt");
+    rc = rc || fuse_opt_add_opt_escaped(&list, fsname);
+    if (o->allow_other)
+        rc = rc || fuse_opt_add_opt(&list, "allow_other");
+    if (o->allow_root)
+        rc = rc || fuse_opt_add_opt(&list, "allow_root");
+    if (o->auto_unmount)
+        rc = rc || fuse_opt_add_opt(&list, "auto_unmount");
+    rc = rc || fuse_opt_add_arg(args, "mount.ckpt") || fuse_opt_add_arg(args, "-o") ||
+         fuse_opt_add_arg(args, list);
+    free(list);
+    free(fsname);
+    return rc ? -ENOMEM : 0;
+}
+
+static int check_device(struct ckpt_err *err) {
+    CKPT_AUTO(fd) int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+    if (fd >= 0)
+        return 0;
+    if (errno == EACCES || errno == EPERM)
+        return ckpt_fail(err, -EACCES, "/dev/fuse may not be opened: %s", strerror(errno));
+    return ckpt_fail(
+        err, -ENODEV,
+        "/dev/fuse cannot be opened: %s (modprobe fuse; a container needs the device); "
+        "--export and --cat work without it",
+        strerror(errno));
+}
+
+/* The first line of what libfuse and fusermount3 had to say, without their names. */
+static int fail_mount(int said, const char *absolute, struct ckpt_err *err) {
+    char text[512] = "";
+    const ssize_t n = pread(said, text, sizeof text - 1, 0);
+    text[n > 0 ? n : 0] = '\0';
+    text[strcspn(text, "\n")] = '\0';
+    const bool denied = strstr(text, "ermi") != NULL; /* "Permission denied", "not permitted" */
+    return ckpt_fail(err, denied ? -EPERM : -EBUSY, "mounting on %s failed: %s", absolute,
+                     *text ? text : "no reason was given");
+}
+
+/* Both write to stderr, where we promise one line of ours: so they write into a file in memory. */
+static int mount_quietly(struct ckpt_mount *m, struct ckpt_err *err) {
+    CKPT_AUTO(fd) int said = memfd_create("mount.ckpt", MFD_CLOEXEC);
+    CKPT_AUTO(fd) int saved = dup(STDERR_FILENO);
+    if (said < 0 || saved < 0 || dup2(said, STDERR_FILENO) < 0)
+        return ckpt_fail(err, -ENOMEM, "mounting: %s", strerror(errno));
+    const int rc = fuse_session_mount(m->fuse, m->absolute);
+    dup2(saved, STDERR_FILENO);
+    m->mounted = rc == 0;
+    return rc == 0 ? 0 : fail_mount(said, m->absolute, err);
+}
+
+int ckpt_mount_new(struct ckpt_session *s, const char *source, const char *absolute,
+                   struct ckpt_mount **out, struct ckpt_err *err) {
+    int rc = check_device(err);
+    if (rc < 0)
+        return rc;
+    CKPT_AUTO(mount) struct ckpt_mount *m = calloc(1, sizeof *m);
+    struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
+    if (!m || add_options(&args, s->options, source) < 0) {
+        fuse_opt_free_args(&args);
+        return ckpt_fail_memory(err, "mounting");
+    }
+    m->session = s;
+    m->absolute = absolute;
+    m->fuse = fuse_session_new(&args, &ckpt_fuse_ops, sizeof ckpt_fuse_ops, s);
+    fuse_opt_free_args(&args);
+    if (!m->fuse)
+        return ckpt_fail_memory(err, "mounting");
+    rc = mount_quietly(m, err);
+    if (rc == 0)
+        *out = CKPT_STEAL(m);
+    return rc;
+}
+
+static void nothing(int signal) {
+    (void)signal;
+}
+
+/* The loop looks at its flag only when woken, and may be about to sleep: so until it has ended. */
+static void end_loop(struct ckpt_mount *m) {
+    const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
+    fuse_session_exit(m->fuse);
+    while (!atomic_load(&m->done)) {
+        pthread_kill(m->main, WAKE);
+        nanosleep(&pause, NULL);
+    }
+}
+
+static void minded_signals(sigset_t *set) {
+    sigemptyset(set);
+    sigaddset(set, SIGTERM);
+    sigaddset(set, SIGINT);
+    sigaddset(set, SIGHUP);
+}
+
+static void *mind(void *arg) {
+    struct ckpt_mount *m = arg;
+    ckpt_mountpoint_set_readahead(m->absolute);
+    sigset_t set;
+    minded_signals(&set);
+    for (bool detached = false; !atomic_load(&m->done);) {
+        int signal;
+        if (sigwait(&set, &signal) != 0 || atomic_load(&m->done))
+            break;
+        const bool gently = signal == SIGTERM && !detached;
+        const int rc = gently ? ckpt_mountpoint_detach(m->absolute) : 0;
+        if (rc < 0)
+            ckpt_log("detaching %s: %s", m->absolute, strerror(-rc));
+        detached = true;
+        if (!gently || rc < 0)
+            end_loop(m);
+    }
+    return NULL;
+}
+
+int ckpt_mount_start(struct ckpt_mount *m, struct ckpt_err *err) {
+    sigset_t set;
+    minded_signals(&set);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    const struct sigaction wake = {.sa_handler = nothing}; /* no SA_RESTART */
+    const struct sigaction ignore = {.sa_handler = SIG_IGN};
+    sigaction(WAKE, &wake, NULL);
+    sigaction(SIGPIPE, &ignore, NULL);
+    m->main = pthread_self();
+    const int rc = pthread_create(&m->minder, NULL, mind, m);
+    m->has_minder = rc == 0;
+    return rc == 0 ? 0 : ckpt_fail(err, -EAGAIN, "no thread: %s", strerror(rc));
+}
+
+static unsigned thread_count(const struct ckpt_options *o) {
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    if (o->threads)
+        return o->threads;
+    return cores < 2 ? 2 : cores > THREADS_MAX ? THREADS_MAX : (unsigned)cores;
+}
+
+static int serve_threads(struct ckpt_mount *m) {
+    struct fuse_loop_config *config = fuse_loop_cfg_create();
+    if (!config)
+        return -ENOMEM;
+    const unsigned threads = thread_count(m->session->options);
+    fuse_loop_cfg_set_clone_fd(config, 1);
+    fuse_loop_cfg_set_max_threads(config, threads);
+    fuse_loop_cfg_set_idle_threads(config, threads < IDLE_THREADS ? threads : IDLE_THREADS);
+    const int rc = fuse_session_loop_mt(m->fuse, config);
+    fuse_loop_cfg_destroy(config);
+    return rc;
+}
+
+int ckpt_mount_serve(struct ckpt_mount *m, struct ckpt_err *err) {
+    const struct ckpt_options *o = m->session->options;
+    const int rc =
+        o->single_thread || o->threads == 1 ? fuse_session_loop(m->fuse) : serve_threads(m);
+    atomic_store(&m->done, true);
+    /* Parked reads hold requests: they must be answered while the session is there. */
+    ckpt_computed_stop(m->session->report);
+    return rc < 0 ? ckpt_fail(err, rc, "serving ended: %s", strerror(-rc)) : 0;
+}
+
+void ckpt_mount_free(struct ckpt_mount *m) {
+    if (!m)
+        return;
+    atomic_store(&m->done, true);
+    if (m->mounted)
+        fuse_session_unmount(
+            m->fuse); /* closes the device first: whoever waits for us gets ENOTCONN */
+    if (m->has_minder) {
+        pthread_kill(m->minder, SIGTERM);
+        pthread_join(m->minder, NULL);
+    }
+    if (m->fuse)
+        fuse_session_destroy(m->fuse);
+    free(m);
+}

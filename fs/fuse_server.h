@@ -1,0 +1,28 @@
+#ifndef CKPT_FS_FUSE_SERVER_H
+#define CKPT_FS_FUSE_SERVER_H
+/* What the fuse_*.c share: the kernel's view of a session. Nobody else includes libfuse. */
+#define FUSE_USE_VERSION 312
+#include <fuse_lowlevel.h>
+
+#include "fs/session.h"
+
+/* The tree never changes: the kernel may keep what it knows. */
+#define CKPT_FUSE_FOREVER 1e9 /* seconds */
+
+static inline struct ckpt_session *ckpt_fuse_session(fuse_req_t req) {
+    return fuse_req_userdata(req);
+}
+
+/* Inodes are indices + 1. NULL for a number that is none of ours. */
+static inline const struct ckpt_node *ckpt_fuse_node(const struct ckpt_session *s, fuse_ino_t ino) {
+    return ino >= 1 && ino <= s->tree.n ? &s->tree.node[ino - 1] : NULL;
+}
+
+extern const struct fuse_lowlevel_ops ckpt_fuse_ops;
+
+void ckpt_fuse_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+                    struct fuse_file_info *fi);
+void ckpt_fuse_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size);
+void ckpt_fuse_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
+
+#endif

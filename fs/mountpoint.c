@@ -1,0 +1,99 @@
+/* The mount point: checks that give better sentences than mount(2), detaching, read-ahead. */
+#include "fs/mountpoint.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+#define FUSE_MAGIC 0x65735546
+#define READ_AHEAD_KIB "1024"
+
+extern char **environ;
+
+static int fail_stat(const char *mountpoint, int error, struct ckpt_err *err) {
+    switch (error) {
+    case ENOENT:
+        return ckpt_fail(err, -error, "the mount point %s does not exist: make it first (mkdir)",
+                         mountpoint);
+    case ENOTCONN:
+        return ckpt_fail(err, -error, "a dead mount is on %s: run umount %s first", mountpoint,
+                         mountpoint);
+    default:
+        return ckpt_fail(err, -error, "the mount point %s: %s", mountpoint, strerror(error));
+    }
+}
+
+/* Whether a FUSE filesystem is mounted on this very directory. Anything else may be covered, as
+ * mount(8) does, but two checkpoints on one another are a mistake. */
+static bool is_fuse_mount(const char *absolute, const struct stat *st) {
+    struct statfs fs;
+    struct stat above;
+    CKPT_AUTO(free) char *parent = NULL;
+    if (asprintf(&parent, "%s/..", absolute) < 0)
+        return false;
+    return statfs(absolute, &fs) == 0 && fs.f_type == FUSE_MAGIC && stat(parent, &above) == 0 &&
+           above.st_dev != st->st_dev;
+}
+
+int ckpt_mountpoint_check(const char *mountpoint, char **absolute, struct ckpt_err *err) {
+    struct stat st;
+    if (stat(mountpoint, &st) != 0)
+        return fail_stat(mountpoint, errno, err);
+    if (!S_ISDIR(st.st_mode))
+        return ckpt_fail(err, -ENOTDIR, "the mount point %s is not a directory", mountpoint);
+    CKPT_AUTO(free) char *path = realpath(mountpoint, NULL);
+    if (!path)
+        return fail_stat(mountpoint, errno, err);
+    if (is_fuse_mount(path, &st))
+        return ckpt_fail(err, -EBUSY, "the mount point %s is busy: something is mounted on it",
+                         mountpoint);
+    *absolute = CKPT_STEAL(path);
+    return 0;
+}
+
+int ckpt_mountpoint_detach(const char *absolute) {
+    if (umount2(absolute, MNT_DETACH) == 0)
+        return 0;
+    if (errno != EPERM)
+        return -errno;
+    const char *const argv[] = {"fusermount3", "-u", "-q", "-z", "--", absolute, NULL};
+    pid_t child;
+    int status;
+    const int rc = posix_spawnp(&child, argv[0], NULL, NULL, (char *const *)argv, environ);
+    if (rc != 0)
+        return -rc;
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR)
+            return -errno;
+    return status == 0 ? 0 : -EBUSY;
+}
+
+void ckpt_mountpoint_set_readahead(const char *absolute) {
+    struct statx stx;
+    /* Answered by the mount itself, so it serves once this returns: the kernel resets the value
+     * while the mount is being set up. */
+    if (statx(AT_FDCWD, absolute, AT_STATX_FORCE_SYNC, STATX_INO, &stx) != 0)
+        return;
+    if (stx.stx_dev_major != 0 || stx.stx_ino != 1)
+        return; /* unmounted meanwhile: this is what was below */
+    char path[64];
+    snprintf(path, sizeof path, "/sys/class/bdi/%u:%u/read_ahead_kb", stx.stx_dev_major,
+             stx.stx_dev_minor);
+    CKPT_AUTO(fd) int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    const ssize_t n = write(fd, READ_AHEAD_KIB, strlen(READ_AHEAD_KIB));
+    (void)n;
+}

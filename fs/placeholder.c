@@ -1,2 +1,0 @@
-/* replaced by real sources */
-typedef int ckpt_placeholder_fs;

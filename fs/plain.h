@@ -1,0 +1,32 @@
+#ifndef CKPT_FS_PLAIN_H
+#define CKPT_FS_PLAIN_H
+/* A plain file of the source directory: mapped while somebody has it open. Thread-safe. */
+#include <pthread.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "formats/file.h"
+
+struct ckpt_plain {
+    const char *path; /* absolute */
+    uint64_t size;
+    struct timespec mtime;
+    dev_t dev;
+    ino_t ino;
+    pthread_mutex_t mu;
+    unsigned readers;       /* guarded by mu */
+    struct ckpt_file *file; /* guarded by mu; not NULL and immutable while readers > 0 */
+};
+
+struct stat;
+
+/* NULL when out of memory. Never needs freeing once its readers are gone. */
+struct ckpt_plain *ckpt_plain_new(struct ckpt_arena *a, const char *path, const struct stat *st);
+/* -ESTALE if the file is not the one that was there when we looked. */
+int ckpt_plain_open(struct ckpt_plain *p, struct ckpt_err *err) CKPT_CHECKED;
+void ckpt_plain_close(struct ckpt_plain *p);
+
+#endif

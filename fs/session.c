@@ -1,0 +1,163 @@
+/*
+ * A session: the wiring. The tree is made by the rows of one table, each of which adds one kind of
+ * file; later rows tell of what earlier ones laid out.
+ */
+#include "fs/session.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "fs/files.h"
+
+struct file_kind {
+    const char *what;
+    int (*add)(struct ckpt_session *s, struct ckpt_err *err);
+};
+
+static const struct file_kind file_kinds[] = {
+    {"tensors and NAME.npy", ckpt_files_add_tensors},
+    {"model.safetensors", ckpt_files_add_model},
+    {"verify.json", ckpt_files_add_verify},
+    {"values as NAME.json", ckpt_files_add_values},
+    {"plain files of a source directory", ckpt_files_add_plain},
+    {".source", ckpt_files_add_source},
+    {"index.json", ckpt_files_add_index},
+    {"summary.txt", ckpt_files_add_summary},
+};
+
+static const char *const our_names[] = {"model.safetensors", "verify.json", "index.json",
+                                        "summary.txt",       "model.bpk",   ".source"};
+
+bool ckpt_session_name_is_ours(struct ckpt_text name) {
+    for (size_t i = 0; i < sizeof our_names / sizeof our_names[0]; i++)
+        if (ckpt_text_is(name, our_names[i]))
+            return true;
+    return false;
+}
+
+int ckpt_session_add_file(struct ckpt_session *s, uint32_t parent, struct ckpt_text name,
+                          struct ckpt_vfile *file, bool hidden, uint32_t *node,
+                          struct ckpt_err *err) {
+    if (file->kind != CKPT_VFILE_PLAIN)
+        file->mtime = s->mtime;
+    return ckpt_tree_add_file(&s->tree, parent, name, file, hidden, node, err);
+}
+
+int ckpt_session_add_text(struct ckpt_session *s, uint32_t parent, struct ckpt_text name,
+                          struct ckpt_text text, uint32_t *node, struct ckpt_err *err) {
+    struct ckpt_vfile *f = ckpt_vfile_new(&s->arena, 1);
+    if (!f)
+        return ckpt_fail_memory(err, "building the tree");
+    ckpt_vfile_add_bytes(f, text.s, text.n);
+    return ckpt_session_add_file(s, parent, name, f, false, node, err);
+}
+
+int ckpt_session_note(struct ckpt_session *s, struct ckpt_err *err, const char *fmt, ...) {
+    if (s->nnotes == s->notes_cap) {
+        const size_t cap = s->notes_cap ? 2 * s->notes_cap : 16;
+        struct ckpt_text *notes = ckpt_arena_array(&s->arena, cap, sizeof *notes);
+        if (!notes)
+            return ckpt_fail_memory(err, "building the tree");
+        if (s->nnotes)
+            memcpy(notes, s->notes, s->nnotes * sizeof *notes);
+        s->notes = notes;
+        s->notes_cap = cap;
+    }
+    char text[CKPT_ERR_TEXT];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    const struct ckpt_text note = ckpt_text_copy(&s->arena, text, strlen(text));
+    if (!note.s)
+        return ckpt_fail_memory(err, "building the tree");
+    s->notes[s->nnotes++] = note;
+    return 0;
+}
+
+static bool later(struct timespec a, struct timespec b) {
+    return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec : a.tv_nsec > b.tv_nsec;
+}
+
+static struct timespec newest(const struct ckpt_checkpoint *c) {
+    struct timespec t = {0};
+    for (size_t i = 0; i < c->nfiles; i++)
+        if (later(c->files[i]->mtime, t))
+            t = c->files[i]->mtime;
+    return t;
+}
+
+static int build_tree(struct ckpt_session *s, struct ckpt_err *err) {
+    int rc = ckpt_tree_init(&s->tree, s->options->list_all, err);
+    for (size_t i = 0; rc == 0 && i < sizeof file_kinds / sizeof file_kinds[0]; i++)
+        rc = file_kinds[i].add(s, err);
+    return rc;
+}
+
+static int open_session(struct ckpt_session *s, const char *source, struct ckpt_err *err) {
+    const struct ckpt_options *o = s->options;
+    s->source = ckpt_options_absolute(&s->arena, source);
+    if (!s->source)
+        return ckpt_fail_memory(err, "opening the checkpoint");
+    s->verify = o->verify;
+    s->verify.source = s->source;
+    atomic_store(&s->verify_status, CKPT_STATUS_PENDING);
+    int rc = ckpt_checkpoint_open(s->source, &o->open, &s->checkpoint, err);
+    if (rc == 0)
+        rc = ckpt_model_build(s->checkpoint, &o->adapt, &s->model, err);
+    if (rc == 0)
+        rc = ckpt_model_build_source(s->checkpoint, &s->source_tree, err);
+    if (rc < 0)
+        return rc;
+    s->mtime = newest(s->checkpoint);
+    return build_tree(s, err);
+}
+
+int ckpt_session_open(const char *source, const struct ckpt_options *options,
+                      struct ckpt_session **out, struct ckpt_err *err) {
+    struct ckpt_session *s = calloc(1, sizeof *s);
+    if (!s)
+        return ckpt_fail_memory(err, "opening the checkpoint");
+    s->options = options;
+    const int rc = open_session(s, source, err);
+    if (rc < 0) {
+        ckpt_session_close(s);
+        return rc;
+    }
+    *out = s;
+    return 0;
+}
+
+int ckpt_session_start(struct ckpt_session *s, bool prefetch, struct ckpt_err *err) {
+    const struct ckpt_reader_options options = {.no_prefetch = !prefetch};
+    return ckpt_reader_new(&options, &s->reader, err);
+}
+
+int ckpt_session_verify(struct ckpt_session *s, const atomic_bool *cancel, struct ckpt_str *report,
+                        enum ckpt_status *status, struct ckpt_err *err) {
+    struct ckpt_verify_options options = s->verify;
+    options.cancel = cancel;
+    const int rc = ckpt_verify_run(s->reader, s->model, &options, report, status, err);
+    if (rc == 0)
+        atomic_store(&s->verify_status, (int)*status);
+    return rc;
+}
+
+void ckpt_session_close(struct ckpt_session *s) {
+    if (!s)
+        return;
+    ckpt_computed_free(s->report);
+    ckpt_reader_free(s->reader);
+    ckpt_tree_fini(&s->tree);
+    ckpt_str_fini(&s->index);
+    ckpt_str_fini(&s->summary);
+    ckpt_model_free(s->source_tree);
+    ckpt_model_free(s->model);
+    ckpt_checkpoint_close(s->checkpoint);
+    ckpt_arena_fini(&s->arena);
+    free(s);
+}

@@ -1,0 +1,253 @@
+/*
+ * Virtual files. Reading is a binary search for the first segment and a walk over those that
+ * follow; each adds its piece to the reply without copying.
+ */
+#include "fs/vfile.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/guard.h"
+
+struct ckpt_vfile *ckpt_vfile_new(struct ckpt_arena *a, uint32_t nsegments) {
+    struct ckpt_vfile *f = ckpt_arena_alloc(a, sizeof *f);
+    if (!f)
+        return NULL;
+    f->kind = CKPT_VFILE_SEGMENTS;
+    f->cap = nsegments;
+    f->segment = ckpt_arena_array(a, nsegments, sizeof *f->segment);
+    return f->segment ? f : NULL;
+}
+
+/* The next segment, n bytes at the file's end; NULL for n = 0, which needs none. */
+static struct ckpt_segment *append(struct ckpt_vfile *f, enum ckpt_segment_kind kind, uint64_t n) {
+    if (n == 0)
+        return NULL;
+    assert(f->nsegments < f->cap);
+    struct ckpt_segment *s = &f->segment[f->nsegments++];
+    s->at = f->size;
+    s->nbytes = n;
+    s->kind = kind;
+    f->size += n;
+    return s;
+}
+
+void ckpt_vfile_add_bytes(struct ckpt_vfile *f, const void *bytes, uint64_t n) {
+    struct ckpt_segment *s = append(f, CKPT_SEGMENT_BYTES, n);
+    if (s)
+        s->bytes = bytes;
+}
+
+void ckpt_vfile_add_zeros(struct ckpt_vfile *f, uint64_t n) {
+    append(f, CKPT_SEGMENT_ZEROS, n);
+}
+
+void ckpt_vfile_add_tensor(struct ckpt_vfile *f, const struct ckpt_adapted *t) {
+    struct ckpt_segment *s = append(f, CKPT_SEGMENT_TENSOR, t->nbytes);
+    if (s)
+        s->tensor = t;
+}
+
+struct ckpt_vfile *ckpt_vfile_computed(struct ckpt_arena *a, struct ckpt_computed *c) {
+    struct ckpt_vfile *f = ckpt_arena_alloc(a, sizeof *f);
+    if (!f)
+        return NULL;
+    f->kind = CKPT_VFILE_COMPUTED;
+    f->size = ckpt_computed_size(c);
+    f->computed = c;
+    return f;
+}
+
+struct ckpt_vfile *ckpt_vfile_plain(struct ckpt_arena *a, struct ckpt_plain *p) {
+    struct ckpt_vfile *f = ckpt_arena_alloc(a, sizeof *f);
+    if (!f)
+        return NULL;
+    f->kind = CKPT_VFILE_PLAIN;
+    f->size = p->size;
+    f->mtime = p->mtime;
+    f->plain = p;
+    return f;
+}
+
+/* Whether a source file of the tensor is no longer what it was at mount time. */
+static int check_tensor(const struct ckpt_adapted *t, struct ckpt_err *err) {
+    for (uint32_t i = 0; i < t->nparts; i++) {
+        const struct ckpt_tensor *source = t->part[i].source;
+        const struct ckpt_file *file = source ? source->blob->file : NULL;
+        if (file && ckpt_file_changed(file))
+            return ckpt_fail(err, -ESTALE,
+                             "%s has changed since the mount: unmount and mount again", file->name);
+    }
+    return 0;
+}
+
+/* The files behind consecutive segments repeat: ask each only when it differs from the last. */
+static int check_segments(const struct ckpt_vfile *f, struct ckpt_err *err) {
+    const struct ckpt_file *last = NULL;
+    for (uint32_t i = 0; i < f->nsegments; i++) {
+        const struct ckpt_segment *s = &f->segment[i];
+        if (s->kind != CKPT_SEGMENT_TENSOR)
+            continue;
+        const struct ckpt_adapted *t = s->tensor;
+        const struct ckpt_tensor *source = t->nparts == 1 ? t->part[0].source : NULL;
+        if (source && source->blob->file == last)
+            continue;
+        const int rc = check_tensor(t, err);
+        if (rc < 0)
+            return rc;
+        if (source)
+            last = source->blob->file;
+    }
+    return 0;
+}
+
+int ckpt_vfile_open(struct ckpt_vfile *f, struct ckpt_err *err) {
+    switch (f->kind) {
+    case CKPT_VFILE_SEGMENTS:
+        return check_segments(f, err);
+    case CKPT_VFILE_PLAIN:
+        return ckpt_plain_open(f->plain, err);
+    case CKPT_VFILE_COMPUTED:
+        break;
+    }
+    return 0;
+}
+
+void ckpt_vfile_close(struct ckpt_vfile *f) {
+    if (f->kind == CKPT_VFILE_PLAIN)
+        ckpt_plain_close(f->plain);
+}
+
+/* The index of the segment that holds byte off, which lies inside the file. */
+static uint32_t find_segment(const struct ckpt_vfile *f, uint64_t off) {
+    uint32_t lo = 0, hi = f->nsegments;
+    while (hi - lo > 1) {
+        const uint32_t mid = lo + (hi - lo) / 2;
+        if (f->segment[mid].at <= off)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+static ssize_t add_piece(const struct ckpt_segment *s, struct ckpt_reader *r, uint64_t at, size_t n,
+                         struct ckpt_reply *reply, struct ckpt_err *err) {
+    switch (s->kind) {
+    case CKPT_SEGMENT_BYTES:
+        return (ssize_t)ckpt_reply_add_bytes(reply, (const char *)s->bytes + at, n);
+    case CKPT_SEGMENT_ZEROS:
+        return (ssize_t)ckpt_reply_add_zeros(reply, n);
+    case CKPT_SEGMENT_TENSOR:
+        break;
+    }
+    return ckpt_reader_add(r, s->tensor, at, n, reply, err);
+}
+
+static ssize_t add_segments(const struct ckpt_vfile *f, struct ckpt_reader *r, uint64_t off,
+                            size_t len, struct ckpt_reply *reply, struct ckpt_err *err) {
+    size_t done = 0;
+    for (uint32_t i = find_segment(f, off); done < len;) {
+        const struct ckpt_segment *s = &f->segment[i];
+        const uint64_t at = off + done - s->at;
+        const size_t want = s->nbytes - at < len - done ? (size_t)(s->nbytes - at) : len - done;
+        if (reply->niov == CKPT_REPLY_IOV_MAX)
+            break;
+        const ssize_t n = add_piece(s, r, at, want, reply, err);
+        if (n < 0)
+            return n;
+        if (n == 0)
+            break;
+        done += (size_t)n;
+        i += at + (size_t)n == s->nbytes;
+    }
+    return (ssize_t)done;
+}
+
+ssize_t ckpt_vfile_add(struct ckpt_vfile *f, struct ckpt_reader *r, uint64_t off, size_t len,
+                       struct ckpt_reply *reply, struct ckpt_err *err) {
+    assert(off <= f->size && len <= f->size - off);
+    if (len == 0)
+        return 0;
+    if (f->kind == CKPT_VFILE_SEGMENTS)
+        return add_segments(f, r, off, len, reply, err);
+    if (f->kind == CKPT_VFILE_PLAIN)
+        return (ssize_t)ckpt_reply_add_bytes(reply, f->plain->file->data + off, len);
+    const int rc = ckpt_computed_wait(f->computed, err);
+    if (rc < 0)
+        return rc;
+    return (ssize_t)ckpt_reply_add_bytes(reply, ckpt_computed_text(f->computed) + off, len);
+}
+
+/* Its own function, so that the one with sigsetjmp changes no variable. */
+__attribute__((noinline)) static void copy_pieces(const struct ckpt_reply *reply, char *buf) {
+    for (uint32_t i = 0; i < reply->niov; i++) {
+        memcpy(buf, reply->iov[i].iov_base, reply->iov[i].iov_len);
+        buf += reply->iov[i].iov_len;
+    }
+}
+
+/* Copies a reply's bytes, which may lie in a mapping whose file shrinks. */
+static int copy_reply(const struct ckpt_reply *reply, char *buf) {
+    int rc;
+    CKPT_GUARDED(rc, copy_pieces(reply, buf));
+    return rc;
+}
+
+int ckpt_vfile_copy(struct ckpt_vfile *f, struct ckpt_reader *r, uint64_t off, size_t len,
+                    bool (*interrupted)(void *), void *arg, void *buf, struct ckpt_err *err) {
+    for (size_t done = 0; done < len;) {
+        struct ckpt_reply reply = {.interrupted = interrupted, .arg = arg};
+        const ssize_t n = ckpt_vfile_add(f, r, off + done, len - done, &reply, err);
+        const int rc = n < 0 ? (int)n : copy_reply(&reply, (char *)buf + done);
+        ckpt_reply_done(r, &reply);
+        if (rc < 0)
+            return n < 0 ? rc : ckpt_fail(err, rc, "the source shrank while it was read");
+        if (n == 0)
+            return ckpt_fail(err, -EIO, "nothing could be read at byte %llu",
+                             (unsigned long long)(off + done));
+        done += (size_t)n;
+    }
+    return 0;
+}
+
+/* Writes all of a reply; its iovecs are used up. */
+static int write_reply(struct ckpt_reply *reply, int fd, struct ckpt_err *err) {
+    struct iovec *iov = reply->iov;
+    for (uint32_t left = reply->niov; left > 0;) {
+        ssize_t n = writev(fd, iov, (int)left);
+        if (n < 0 && errno == EINTR)
+            continue; /* the caller looks at its flag between pieces */
+        if (n < 0 && errno == EFAULT)
+            return ckpt_fail(err, -EIO, "the source shrank while it was read");
+        if (n < 0)
+            return ckpt_fail(err, -errno, "writing: %s", strerror(errno));
+        for (; left > 0 && (size_t)n >= iov->iov_len; iov++, left--)
+            n -= (ssize_t)iov->iov_len;
+        if (left > 0) {
+            iov->iov_base = (char *)iov->iov_base + n;
+            iov->iov_len -= (size_t)n;
+        }
+    }
+    return 0;
+}
+
+int ckpt_vfile_write(struct ckpt_vfile *f, struct ckpt_reader *r, uint64_t off, size_t len, int fd,
+                     struct ckpt_err *err) {
+    for (size_t done = 0; done < len;) {
+        struct ckpt_reply reply = {0};
+        const ssize_t n = ckpt_vfile_add(f, r, off + done, len - done, &reply, err);
+        const int rc = n < 0 ? (int)n : write_reply(&reply, fd, err);
+        ckpt_reply_done(r, &reply);
+        if (rc < 0)
+            return rc;
+        if (n == 0)
+            return ckpt_fail(err, -EIO, "nothing could be read at byte %llu",
+                             (unsigned long long)(off + done));
+        done += (size_t)n;
+    }
+    return 0;
+}
