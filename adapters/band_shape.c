@@ -3,7 +3,7 @@
  * cache lines of as many columns as make about 4 MiB: with fewer columns each line of the source is
  * fetched again for the next band, with more the output leaves the cache.
  */
-#include "adapters/bands.h"
+#include "adapters/band_shape.h"
 
 #define MIB ((int64_t)1 << 20)
 #define BAND_AIM (4 * MIB)   /* output bytes of a band */

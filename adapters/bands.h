@@ -1,18 +1,10 @@
 #ifndef CKPT_ADAPTERS_BANDS_H
 #define CKPT_ADAPTERS_BANDS_H
 /*
- * Bands: what of a computed tensor is made and kept at once. A band is one run of output elements;
- * bands restart at each index outside the pair that is cut into them:
- *
- *     walk (3, ..)(10, 4)(600, ..)     cut at the pair of 10, 4 columns a band:
- *     number  0 1 2 | 3 4 5 | 6 7 8    columns 0-3, 4-7, 8-9 of each of the three indices outside
- *             a group holds 10 x 600 elements, a band 4 x 600, the last of a group 2 x 600
- *
- * The cache of them belongs to the reader and is bounded in bytes and in slots:
+ * The band cache of a reader, bounded in bytes and in slots:
  *
  *     free -> computing (its owner, pinned) -> ready -> evicted, least recently used first
- *                                           -> failed: waiters take the error, the last one frees
- * it
+ *                                           -> failed: waiters take the error, the last frees it
  *
  * Pinned bands are never evicted. When all there is is pinned, ckpt_bands_get says so, and the
  * reader computes what it needs into a buffer of its own: nobody ever waits for another's pin, so
@@ -21,23 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "adapters/gather.h"
-
-struct ckpt_band_shape {
-    int64_t group, band; /* elements */
-    int64_t per_group;   /* bands */
-};
-
-/* No band is larger than `limit` bytes. */
-struct ckpt_band_shape ckpt_band_shape(const struct ckpt_walk *w,
-                                       const struct ckpt_element_map *map, int64_t limit);
-
-/* The elements [first, first + n) of a band. */
-struct ckpt_band_range {
-    int64_t number, first, n;
-};
-struct ckpt_band_range ckpt_band_at(const struct ckpt_band_shape *s, int64_t element);
-struct ckpt_band_range ckpt_band_numbered(const struct ckpt_band_shape *s, int64_t number);
+#include "adapters/band_shape.h"
 
 /* Tied tensors and the same tensor in two files have equal keys. The part and the map are
  * referenced as long as the cache lives. */

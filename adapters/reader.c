@@ -18,7 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "adapters/prefetch.h"
 #include "adapters/reader_compute.h"
+#include "adapters/reply.h"
 #include "base/guard.h"
 
 #define BANDS_DEFAULT ((size_t)32 << 20)

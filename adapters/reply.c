@@ -1,9 +1,9 @@
 /*
  * Replies: a list of iovecs, and what must stay alive while they are read.
  */
-#include <stdlib.h>
+#include "adapters/reply.h"
 
-#include "adapters/reader_compute.h"
+#include <stdlib.h>
 
 size_t ckpt_reply_add_bytes(struct ckpt_reply *reply, const void *data, size_t n) {
     if (n == 0)

@@ -33,4 +33,6 @@ char *ckpt_arena_printf(struct ckpt_arena *a, const char *fmt, ...)
 /* Frees everything; the arena is then empty and usable again. */
 void ckpt_arena_fini(struct ckpt_arena *a);
 
+#define ckpt_auto_arena ckpt_arena_fini
+
 #endif
