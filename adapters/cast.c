@@ -26,28 +26,30 @@ static void flip_sign(uint8_t *component, uint32_t n) {
     component[n - 1] ^= 0x80;
 }
 
-static double load_float(enum ckpt_dtype t, const uint8_t *p) {
+static float load_f32(enum ckpt_dtype t, const uint8_t *p) {
     uint16_t h;
     float f;
     double d;
     switch (t) {
     case CKPT_DT_F16:
         memcpy(&h, p, sizeof h);
-        return (double)ckpt_f32_of_f16(h);
+        return ckpt_f32_of_f16(h);
     case CKPT_DT_BF16:
         memcpy(&h, p, sizeof h);
-        return (double)ckpt_f32_of_bf16(h);
+        return ckpt_f32_of_bf16(h);
     case CKPT_DT_F32:
         memcpy(&f, p, sizeof f);
-        return (double)f;
+        return f;
     default:
         memcpy(&d, p, sizeof d);
-        return d;
+        return (float)d;
     }
 }
 
-static void store_float(enum ckpt_dtype t, double d, uint8_t *p) {
-    const float f = (float)d;
+/* Every cast that is one goes through F32: F64 to the 16-bit types by rule, F64 from the narrower
+ * ones because that loses nothing. */
+static void store_f32(enum ckpt_dtype t, float f, uint8_t *p) {
+    const double d = (double)f;
     const uint16_t h = t == CKPT_DT_F16 ? ckpt_f16_of_f32(f) : ckpt_bf16_of_f32(f);
     switch (t) {
     case CKPT_DT_F16:
@@ -76,5 +78,5 @@ void ckpt_element_convert(const struct ckpt_element_map *map, const uint8_t *fro
     if (map->from == map->to)
         memcpy(to, raw, n);
     else
-        store_float(map->to, load_float(map->from, raw), to);
+        store_f32(map->to, load_f32(map->from, raw), to);
 }

@@ -148,9 +148,9 @@ AVX2 static void tile_copy1(const struct ckpt_tile *t) {
         const __m128i high = _mm_unpackhi_epi32(quad[i], quad[i + 2]);
         uint8_t *const out = t->out + 4 * i * t->out_stride;
         _mm_storel_epi64((__m128i *)out, low);
-        _mm_storeh_pd((double *)(out + t->out_stride), _mm_castsi128_pd(low));
+        _mm_storel_epi64((__m128i *)(out + t->out_stride), _mm_unpackhi_epi64(low, low));
         _mm_storel_epi64((__m128i *)(out + 2 * t->out_stride), high);
-        _mm_storeh_pd((double *)(out + 3 * t->out_stride), _mm_castsi128_pd(high));
+        _mm_storel_epi64((__m128i *)(out + 3 * t->out_stride), _mm_unpackhi_epi64(high, high));
     }
 }
 
