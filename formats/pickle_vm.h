@@ -53,8 +53,11 @@ struct pickle_memo_slot {
 };
 
 struct pickle_memo {
-    struct pickle_memo_slot *slot;
-    size_t count, cap;
+    struct ckpt_value **dense; /* entries 0 .. n-1 */
+    size_t n, room;
+    struct pickle_memo_slot *slot; /* all others */
+    size_t used, cap;
+    size_t count; /* different indices in all */
 };
 
 struct pickle_arg {

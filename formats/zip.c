@@ -96,6 +96,13 @@ static void discard(zip_t **z) {
 }
 CKPT_DEFINE_AUTO(zip_archive, zip_t *, discard)
 
+/* libzip converts each entry's date to local time, for which the C library looks whether
+ * /etc/localtime has changed: 8/9 of the time to open an archive of 10,000 entries. It does not
+ * look if TZ says the same in words. */
+static void name_time_zone(void) {
+    setenv("TZ", ":/etc/localtime", 0);
+}
+
 static int open_archive(struct source *s, zip_t **out, struct ckpt_err *err) {
     zip_error_t error;
     zip_error_init(&error);
@@ -198,6 +205,7 @@ int ckpt_zip_open(const struct ckpt_file *file, struct ckpt_arena *arena, struct
     CKPT_AUTO(zip_archive) zip_t *z = NULL;
     *zip = (struct ckpt_zip){.file = file};
     zip_error_init(&s.error);
+    name_time_zone();
     int rc = open_archive(&s, &z, err);
     if (rc)
         return rc;
