@@ -6,12 +6,12 @@
 
 /* Room for one more; *array may move. */
 static int reserve(struct pickle_vm *vm, void *array, size_t n, size_t *cap, size_t size) {
-    if (n < *cap)
-        return 0;
     if (n >= CKPT_LIMIT_PICKLE_OBJECTS)
         return pickle_fail(vm,
                            "more than %u values or marks on the stack (limit of pickled objects)",
                            CKPT_LIMIT_PICKLE_OBJECTS);
+    if (n < *cap)
+        return 0;
     const size_t bigger = *cap ? *cap * 2 : 64;
     void *p = reallocarray(*(void **)array, bigger, size);
     if (!p)
