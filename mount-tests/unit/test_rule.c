@@ -1,0 +1,180 @@
+/* The rule engine: cases/rule.test shows what rules make of tensors, element by element, and
+ * cases/bad_rules.test what a rule file may not say. */
+#include "toy.h"
+
+#include <unistd.h>
+
+#include "adapters/model.h"
+#include "adapters/rule.h"
+
+/* The elements of a part, by stepping through its walk as plainly as can be. */
+static void print_part(const struct ckpt_part *p, struct ckpt_str *s) {
+    if (!p->walk) {
+        for (uint64_t i = 0; i < p->nbytes / 4; i++)
+            ckpt_str_puts(s, " 0");
+        return;
+    }
+    struct ckpt_pin pin;
+    const struct ckpt_walk *w = p->walk;
+    assert_int_equal(
+        p->source->blob->ops->pin(p->source->blob, 0, p->source->blob->size, &pin, NULL), 0);
+    for (int64_t i = 0; i < w->count; i++) {
+        int64_t at = w->offset, rest = i;
+        for (uint32_t d = w->npairs; d-- > 0; rest /= w->pair[d].size)
+            at += rest % w->pair[d].size * w->pair[d].stride;
+        uint32_t element;
+        memcpy(&element, pin.data + at, sizeof element);
+        ckpt_str_printf(s, " %u", element);
+    }
+    p->source->blob->ops->unpin(p->source->blob, &pin);
+}
+
+static void print_tensor(const struct ckpt_adapted *t, struct ckpt_str *s) {
+    ckpt_str_printf(s, "> %s [", t->key.s);
+    for (uint32_t d = 0; d < t->ndim; d++)
+        ckpt_str_printf(s, "%s%d", d ? "," : "", (int)t->shape[d]);
+    ckpt_str_puts(s, "]");
+    for (const char *const *op = t->ops; *op; op++)
+        ckpt_str_printf(s, " %s", *op);
+    ckpt_str_puts(s, " :");
+    for (uint32_t i = 0; i < t->nparts; i++)
+        print_part(&t->part[i], s);
+}
+
+struct one {
+    struct ckpt_checkpoint *c;
+    struct ckpt_model *m;
+    char file[64];
+    uint32_t elements; /* so far */
+    size_t tensor;
+    bool built;
+    struct ckpt_err err;
+};
+
+static void write_rules(struct one *o, const char *json) {
+    snprintf(o->file, sizeof o->file, "/tmp/ckpt-test-rule.%d/case", (int)getpid());
+    FILE *f = fopen(o->file, "w");
+    assert_non_null(f);
+    fputs(json, f);
+    fclose(f);
+}
+
+static void take_source(struct one *o, char *line) {
+    char *shape = strchr(line, ' ');
+    assert_non_null(shape);
+    *shape++ = '\0';
+    const struct ckpt_tensor *t = toy_tensor(o->c, line, CKPT_DT_F32, shape, o->elements);
+    o->elements += (uint32_t)ckpt_tensor_count(t);
+}
+
+static void check_line(const struct cases *c, struct one *o) {
+    const struct ckpt_adapt_options options = {.layout = CKPT_LAYOUT_TORCH, .rules = o->file};
+    if (!o->built)
+        (void)!ckpt_model_build(o->c, &options, &o->m, &o->err);
+    o->built = true;
+    if (c->line[0] == '!') {
+        if (o->m || !strstr(o->err.text, c->line + 2))
+            fail_msg("%s:%u: %s", c->name, c->number, o->m ? "no error" : o->err.text);
+        return;
+    }
+    if (!o->m)
+        fail_msg("%s:%u: %s", c->name, c->number, o->err.text);
+    assert_true(o->tensor < o->m->ntensors);
+    struct ckpt_str s = {0};
+    print_tensor(&o->m->tensor[o->tensor++], &s);
+    cases_equal(c, s.s, c->line);
+    ckpt_str_fini(&s);
+}
+
+static void test_cases(void **state) {
+    (void)state;
+    struct cases c = cases_open(CASES "rule.test");
+    while (cases_more(&c)) {
+        struct one o = {.c = toy_new()};
+        while (cases_line(&c)) {
+            if (c.line[0] == '{')
+                write_rules(&o, c.line);
+            else if (c.line[0] == '<')
+                take_source(&o, c.line + 2);
+            else
+                check_line(&c, &o);
+        }
+        if (o.m && o.tensor != o.m->ntensors)
+            fail_msg("%s:%u: %zu tensors", c.name, c.number, o.m->ntensors);
+        ckpt_model_free(o.m);
+        ckpt_checkpoint_close(o.c);
+        unlink(o.file);
+    }
+    fclose(c.f);
+}
+
+static void test_bad_files(void **state) {
+    (void)state;
+    struct cases c = cases_open(CASES "bad_rules.test");
+    unsigned checked = 0;
+    while (cases_more(&c)) {
+        char text[4096] = "";
+        while (cases_line(&c)) {
+            if (c.line[0] != '!') {
+                strcpy(text, c.line);
+                continue;
+            }
+            struct ckpt_rules *rules;
+            struct ckpt_err err = {0};
+            assert_int_equal(ckpt_rules_parse(text, strlen(text), "FILE", &rules, &err), -EINVAL);
+            cases_equal(&c, err.text, c.line + 2);
+            checked++;
+        }
+    }
+    fclose(c.f);
+    assert_true(checked > 30);
+}
+
+static void test_builtin(void **state) {
+    (void)state;
+    struct ckpt_rules *rules;
+    assert_int_equal(ckpt_rules_builtin("burn-store", &rules, NULL), 0);
+    assert_int_equal(rules->nrules, 3);
+    ckpt_rules_free(rules);
+    assert_int_equal(ckpt_rules_builtin("burn-nn", &rules, NULL), 0);
+    ckpt_rules_free(rules);
+    assert_int_equal(ckpt_rules_builtin("nothing", &rules, NULL), -ENOENT);
+}
+
+static void test_file_limits(void **state) {
+    (void)state;
+    struct ckpt_rules *rules;
+    struct ckpt_err err;
+    char *big = malloc(CKPT_RULE_FILE_BYTES + 1);
+    memset(big, ' ', CKPT_RULE_FILE_BYTES + 1);
+    assert_int_equal(ckpt_rules_parse(big, CKPT_RULE_FILE_BYTES + 1, "F", &rules, &err), -EINVAL);
+    free(big);
+    assert_int_equal(ckpt_rules_parse("{\"rules\": [\xff]}", 13, "F", &rules, &err), -EINVAL);
+    assert_string_equal(err.text, "F: not UTF-8 text at byte 11");
+    assert_int_equal(ckpt_rules_load("/nonexistent/dir/r.json", &rules, &err), -ENOENT);
+    assert_string_equal(err.text, "rules=r.json: No such file or directory");
+}
+
+static int make_folder(void **state) {
+    (void)state;
+    char folder[64];
+    snprintf(folder, sizeof folder, "mkdir -p /tmp/ckpt-test-rule.%d", (int)getpid());
+    return system(folder);
+}
+
+static int remove_folder(void **state) {
+    (void)state;
+    char folder[64];
+    snprintf(folder, sizeof folder, "/tmp/ckpt-test-rule.%d", (int)getpid());
+    return rmdir(folder);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_bad_files),
+        cmocka_unit_test(test_builtin),
+        cmocka_unit_test(test_file_limits),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
