@@ -23,18 +23,18 @@ int64_t ckpt_view_count(const struct ckpt_view *v) {
     return n;
 }
 
-/* Sub-byte types (which ckpt_tensor_check lets through only in C order): whole units along the last
- * dimension. */
-static int check_packed(const struct ckpt_tensor *t, uint32_t unit_elements, struct ckpt_err *err) {
-    if (t->ndim > 0 && t->shape[t->ndim - 1] % unit_elements == 0)
+/* Sub-byte types (which ckpt_tensor_check lets through only in C order): whole units in all. */
+static int check_packed(const struct ckpt_tensor *t, const struct ckpt_view *v,
+                        struct ckpt_err *err) {
+    if (ckpt_view_count(v) % v->unit_elements == 0)
         return 0;
     return ckpt_fail(err, -EINVAL,
-                     "%s elements are packed by %u: the last dimension must be a multiple of it",
-                     ckpt_dtype_info(t->dtype)->name, unit_elements);
+                     "%s elements are packed by %u: their number must be a multiple of it",
+                     ckpt_dtype_info(t->dtype)->name, v->unit_elements);
 }
 
 static void pairs_of_tensor(struct ckpt_view *v, const struct ckpt_tensor *t) {
-    struct ckpt_dim pair[CKPT_NDIM_MAX] = {{ckpt_view_units_between(v, 0, v->ndim), v->esize}};
+    struct ckpt_dim pair[CKPT_NDIM_MAX] = {{ckpt_view_count(v) / v->unit_elements, v->esize}};
     uint32_t n = 1;
     if (t->stride && v->unit_elements == 1) {
         n = 0;
@@ -59,7 +59,7 @@ int ckpt_view_init(struct ckpt_view *v, const struct ckpt_tensor *t, struct ckpt
         memcpy(v->shape, t->shape, t->ndim * sizeof *v->shape);
     if (ckpt_view_count(v) == 0)
         return 0;
-    rc = v->unit_elements > 1 ? check_packed(t, v->unit_elements, err) : 0;
+    rc = v->unit_elements > 1 ? check_packed(t, v, err) : 0;
     if (rc < 0)
         return rc;
     v->offset = (int64_t)t->offset;
@@ -278,7 +278,7 @@ int ckpt_view_permute(struct ckpt_view *v, const uint32_t *order, uint32_t n,
     if (rc < 0)
         return rc;
     if (ckpt_view_count(v) > 0) {
-        if (v->unit_elements > 1 && order[n - 1] != n - 1)
+        if (v->unit_elements > 1 && (order[n - 1] != n - 1 || ckpt_view_straddles(v)))
             return ckpt_view_refuse_packed(v, "permute of the last dimension", err);
         rc = permute_pairs(v, order, err);
     }

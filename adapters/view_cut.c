@@ -101,11 +101,15 @@ const char *ckpt_shape_text(char buf[CKPT_SHAPE_TEXT], const int64_t *shape, uin
     return buf;
 }
 
+bool ckpt_view_straddles(const struct ckpt_view *v) {
+    return v->unit_elements > 1 && v->ndim > 0 && v->shape[v->ndim - 1] % v->unit_elements != 0;
+}
+
 int ckpt_view_check_dim(const struct ckpt_view *v, const char *operation, uint32_t dim,
                         struct ckpt_err *err) {
     char shape[CKPT_SHAPE_TEXT];
     if (dim < v->ndim)
-        return 0;
+        return ckpt_view_straddles(v) ? ckpt_view_refuse_packed(v, operation, err) : 0;
     return ckpt_fail(err, -EINVAL, "%s: dimension %u does not exist in shape %s", operation, dim,
                      ckpt_shape_text(shape, v->shape, v->ndim));
 }

@@ -25,6 +25,10 @@ void ckpt_view_set_empty(struct ckpt_view *v);
 int64_t ckpt_view_units(const struct ckpt_view *v, uint32_t dim);
 int64_t ckpt_view_units_between(const struct ckpt_view *v, uint32_t from, uint32_t to);
 
+/* Whether units of a sub-byte type reach over the ends of rows ([4, 2] of F6: two rows in three
+ * bytes): such a tensor is served as it lies, and nothing but its label can change. */
+bool ckpt_view_straddles(const struct ckpt_view *v);
+/* The dimension exists and its borders are borders of units. */
 int ckpt_view_check_dim(const struct ckpt_view *v, const char *operation, uint32_t dim,
                         struct ckpt_err *err) CKPT_CHECKED;
 /* -EOPNOTSUPP: `operation` (a phrase with its arguments) crosses a stride. */
