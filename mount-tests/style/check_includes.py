@@ -19,7 +19,7 @@ OWNERS = [
     (r"pcre2\.h", r"adapters/.*"),
     (r"cjson/.*|cJSON\.h", r"adapters/.*"),
     (r"cblas.*\.h|openblas.*\.h|lapack.*\.h", r"verify/.*"),
-    (r"sha.*\.h|md5\.h", r"base/.*"),
+    (r"sha.*\.h|md5\.h", r"fs/.*"),
     (r"cmocka\.h", r"mount-tests/.*"),
 ]
 
