@@ -1,5 +1,9 @@
 #include "formats/value.h"
 
+#include <errno.h>
+
+#include "base/cleanup.h"
+#include "base/strmap.h"
 #include "formats/limits.h"
 
 /*
@@ -10,11 +14,11 @@
 
 struct walk {
     struct ckpt_json_out *w;
-    struct ckpt_arena *scratch; /* for names of keys that are not strings */
+    struct ckpt_arena *scratch; /* for names of keys that are not plain strings */
     size_t stop;                /* length of the output at which the walk ends */
 };
 
-static void write(struct walk *k, const struct ckpt_value *v);
+static void write_value(struct walk *k, const struct ckpt_value *v);
 
 static bool is_over(const struct walk *k) {
     return k->w->out->n >= k->stop;
@@ -23,19 +27,39 @@ static bool is_over(const struct walk *k) {
 static void write_list(struct walk *k, const struct ckpt_value *v) {
     ckpt_jsonw_array(k->w);
     for (size_t i = 0; i < v->seq.n; i++) {
-        write(k, v->seq.item[i]);
+        write_value(k, v->seq.item[i]);
         if (is_over(k))
             break;
     }
     ckpt_jsonw_array_end(k->w);
 }
 
+/* The text of item i's key, made to differ from those before it by "~I": 1 and "1" print alike. .s
+ * is NULL when out of memory. */
+static struct ckpt_text unique_key(struct walk *k, struct ckpt_strmap *used,
+                                   const struct ckpt_value *dict, size_t i) {
+    const struct ckpt_text plain = ckpt_value_path_segment(k->scratch, dict->seq.item[i]);
+    struct ckpt_text key = plain;
+    int rc = plain.s ? ckpt_strmap_add(used, plain, 0, NULL) : -ENOMEM;
+    for (size_t suffix = i; rc == -EEXIST; suffix++) {
+        CKPT_AUTO(str) struct ckpt_str text = {0};
+        ckpt_str_add(&text, plain.s, plain.n);
+        ckpt_str_printf(&text, "~%zu", suffix / 2);
+        key = ckpt_text_copy(k->scratch, ckpt_str_text(&text).s, text.n);
+        rc = key.s && !text.failed ? ckpt_strmap_add(used, key, 0, NULL) : -ENOMEM;
+    }
+    return rc ? (struct ckpt_text){0} : key;
+}
+
 static void write_dict(struct walk *k, const struct ckpt_value *v) {
+    CKPT_AUTO(strmap) struct ckpt_strmap used = {0};
     ckpt_jsonw_object(k->w);
     for (size_t i = 0; i + 1 < v->seq.n && !is_over(k); i += 2) {
-        const struct ckpt_text key = ckpt_value_path_segment(k->scratch, v->seq.item[i]);
-        ckpt_jsonw_key_text(k->w, key.s ? key : CKPT_TEXT("..."));
-        write(k, v->seq.item[i + 1]);
+        const struct ckpt_text key = unique_key(k, &used, v, i);
+        if (!key.s)
+            break;
+        ckpt_jsonw_key_text(k->w, key);
+        write_value(k, v->seq.item[i + 1]);
     }
     ckpt_jsonw_object_end(k->w);
 }
@@ -58,7 +82,7 @@ static void write_nested(struct walk *k, const struct ckpt_value *v) {
         write_list(k, v);
 }
 
-static void write(struct walk *k, const struct ckpt_value *v) {
+static void write_value(struct walk *k, const struct ckpt_value *v) {
     if (is_over(k)) {
         ckpt_jsonw_string(k->w, "...");
         return;
@@ -100,6 +124,6 @@ static void write(struct walk *k, const struct ckpt_value *v) {
 void ckpt_value_json(struct ckpt_json_out *w, const struct ckpt_value *v) {
     struct ckpt_arena scratch = {.limit = CKPT_LIMIT_VALUE_JSON_BYTES};
     struct walk k = {w, &scratch, w->out->n + CKPT_LIMIT_VALUE_JSON_BYTES};
-    write(&k, v);
+    write_value(&k, v);
     ckpt_arena_fini(&scratch);
 }
