@@ -2,9 +2,8 @@
  * can be. */
 #include "toy.h"
 
-#include <time.h>
-
 #include "adapters/contiguous.h"
+#include "property.h"
 
 enum { KEYS = 64 };
 
@@ -94,20 +93,17 @@ static void naive_rewrite(const char *key, const struct naive *all, size_t n, ch
     }
 }
 
-static void random_key(unsigned short rng[3], char *out) {
+static void random_key(char *out) {
     static const char *const words[] = {"a", "b", "1", "2", "5", "11", "30"};
-    const int parts = 1 + (int)(nrand48(rng) % 4);
+    const int parts = 1 + (int)property_below(4);
     *out = '\0';
     for (int i = 0; i < parts; i++)
-        strcat(strcat(out, i ? "." : ""), words[nrand48(rng) % 7]);
+        strcat(strcat(out, i ? "." : ""), words[property_below(7)]);
 }
 
 static void test_random(void **state) {
     (void)state;
-    const char *given = getenv("CKPT_SEED");
-    const unsigned seed = given ? (unsigned)strtoul(given, NULL, 10) : (unsigned)time(NULL);
-    print_message("CKPT_SEED=%u\n", seed);
-    unsigned short rng[3] = {(unsigned short)seed, (unsigned short)(seed >> 16), 7};
+    property_begin("contiguous");
     for (int round = 0; round < 300; round++) {
         struct ckpt_arena a = {0};
         char before[KEYS][64];
@@ -115,7 +111,7 @@ static void test_random(void **state) {
         struct naive all[KEYS * 4];
         size_t n = 0, changed;
         for (size_t i = 0; i < KEYS; i++) {
-            random_key(rng, before[i]);
+            random_key(before[i]);
             key[i] = ckpt_text_of(before[i]);
             n += naive_places(before[i], all + n);
         }
