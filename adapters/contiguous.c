@@ -138,13 +138,15 @@ static int rewrite(struct ckpt_text *key, const struct place *from, const struct
 }
 
 int ckpt_contiguous_keys(struct ckpt_text *key, size_t nkeys, struct ckpt_regex *except,
-                         struct ckpt_arena *a, size_t *changed, struct ckpt_err *err) {
+                         struct ckpt_arena *a, struct ckpt_renumbered *done, struct ckpt_err *err) {
     CKPT_AUTO(strmap) struct ckpt_strmap lists = {0};
     struct places places = {0};
     int rc = 0;
-    *changed = 0;
+    *done = (struct ckpt_renumbered){0};
     for (size_t i = 0; rc == 0 && i < nkeys; i++)
         rc = find_places(&places, &lists, key[i], i, except, err);
+    for (size_t i = 0; i < lists.cap; i++)
+        done->exempt += lists.slots[i].key.s && lists.slots[i].value == EXEMPT;
     CKPT_AUTO(free) struct place *owned = places.at;
     if (rc || places.n == 0)
         return rc;
@@ -152,7 +154,7 @@ int ckpt_contiguous_keys(struct ckpt_text *key, size_t nkeys, struct ckpt_regex 
     for (size_t i = 0, j; rc == 0 && i < places.n; i = j) {
         for (j = i + 1; j < places.n && owned[j].key == owned[i].key;)
             j++;
-        rc = rewrite(&key[owned[i].key], &owned[i], &owned[j], a, changed, err);
+        rc = rewrite(&key[owned[i].key], &owned[i], &owned[j], a, &done->changed, err);
     }
     return rc;
 }
@@ -165,32 +167,48 @@ static bool wanted(const struct ckpt_build *b) {
            strcmp(b->model->dialect, "torch") == 0;
 }
 
-int ckpt_renumber_items(struct ckpt_build *b) {
-    if (!wanted(b))
+static int open_except(struct ckpt_build *b, struct ckpt_regex **except) {
+    const char *pattern = b->options->contiguous_except;
+    if (!pattern)
         return 0;
-    CKPT_AUTO(regex) struct ckpt_regex *except = NULL;
-    if (b->options->contiguous_except) {
-        const struct ckpt_text pattern = ckpt_text_of(b->options->contiguous_except);
-        const int rc = ckpt_regex_new(pattern, false, "contiguous_except=", &except, b->err);
-        if (rc)
-            return rc;
+    return ckpt_regex_new(ckpt_text_of(pattern), false, "contiguous_except=", except, b->err);
+}
+
+/* Puts the new keys into the items. */
+static void take_keys(struct ckpt_build *b, const struct ckpt_text *key) {
+    for (size_t i = 0; i < b->nitems; i++) {
+        struct ckpt_item *item = &b->item[i];
+        if (!item->in_model)
+            continue;
+        item->renumbered = !ckpt_text_eq(item->key, *key);
+        item->key = *key++;
     }
-    struct ckpt_text *key = ckpt_arena_array(&b->model->arena, b->nitems, sizeof *key);
+}
+
+int ckpt_renumber_items(struct ckpt_build *b) {
+    CKPT_AUTO(regex) struct ckpt_regex *except = NULL;
+    struct ckpt_arena *a = &b->model->arena;
+    struct ckpt_renumbered done;
+    int rc = open_except(b, &except);
+    if (rc)
+        return rc;
+    if (!wanted(b))
+        return except ? ckpt_build_warn(b, "contiguous_except= has no effect: indices are not "
+                                           "renumbered here without contiguous=on")
+                      : 0;
+    struct ckpt_text *key = ckpt_arena_array(a, b->nitems, sizeof *key);
     if (!key)
         return ckpt_fail_memory(b->err, "renumbering");
     size_t n = 0;
     for (size_t i = 0; i < b->nitems; i++)
         if (b->item[i].in_model)
             key[n++] = b->item[i].key;
-    const int rc =
-        ckpt_contiguous_keys(key, n, except, &b->model->arena, &b->model->nrenumbered, b->err);
-    n = 0;
-    for (size_t i = 0; rc == 0 && i < b->nitems; i++) {
-        struct ckpt_item *item = &b->item[i];
-        if (!item->in_model)
-            continue;
-        item->renumbered = !ckpt_text_eq(item->key, key[n]);
-        item->key = key[n++];
-    }
-    return rc;
+    rc = ckpt_contiguous_keys(key, n, except, a, &done, b->err);
+    if (rc)
+        return rc;
+    take_keys(b, key);
+    b->model->nrenumbered = done.changed;
+    return except && done.exempt == 0 ? ckpt_build_warn(b, "contiguous_except=%s matches no list",
+                                                        b->options->contiguous_except)
+                                      : 0;
 }

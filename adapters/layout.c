@@ -35,6 +35,10 @@ static int open_files(struct ckpt_build *b, struct files *f) {
     return rc;
 }
 
+static bool is_users(const struct ckpt_build *b, const struct files *f) {
+    return f->n && b->options->rules && b->options->layout != CKPT_LAYOUT_SOURCE;
+}
+
 /* Whether the source's bytes lie in C order without holes. */
 static bool is_dense(const struct ckpt_tensor *t) {
     int64_t expected = 1;
@@ -178,6 +182,8 @@ int ckpt_adapt_items(struct ckpt_build *b) {
     int rc = open_files(b, &files);
     if (rc == 0)
         rc = ckpt_rules_apply(b, files.at, files.n, &shaped);
+    if (rc == 0 && is_users(b, &files) && files.at[0]->taken == 0)
+        rc = ckpt_build_warn(b, "rules=%s: none of its rules takes a tensor", files.at[0]->name);
     if (rc)
         return rc;
     m->tensor = ckpt_arena_array(&m->arena, shaped.n, sizeof *m->tensor);

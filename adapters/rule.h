@@ -81,6 +81,7 @@ struct ckpt_rule {
 struct ckpt_rules {
     const char *name; /* of the file, for messages */
     bool closed;
+    size_t taken; /* sources that its rules took, so far */
     struct ckpt_rule *rule;
     size_t nrules;
     struct ckpt_rule_when *variant;

@@ -132,6 +132,7 @@ static int match_item(struct apply *a, struct ckpt_rules *const *files, size_t n
                     CKPT_TEXT_ARGS(item->key), ckpt_dtype_info(item->tensor->dtype)->name,
                     rule->where);
             a->match[i].rule = rule;
+            files[f]->taken++;
             return mark_joined(a, rule, item->key);
         }
     }
