@@ -1,0 +1,182 @@
+/* Reading parameters: a block of elements at a time is copied together, then converted. */
+#include "verify/source.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/guard.h"
+#include "verify/convert.h"
+
+#define BLOCK 1024 /* elements: offsets and bytes stay in the first-level cache */
+#define ELEMENT_MAX 16
+
+static void copy_offsets(const uint8_t *first, uint32_t unit, const int64_t *offsets, int64_t n,
+                         uint8_t *to) {
+    for (int64_t i = 0; i < n; i++)
+        memcpy(to + i * unit, first + offsets[i], unit);
+}
+
+/* Reverses the bytes of each component. */
+static void swap_bytes(uint8_t *p, int64_t n, uint32_t width) {
+    for (int64_t i = 0; i < n; i++, p += width)
+        for (uint32_t k = 0; k < width / 2; k++) {
+            const uint8_t kept = p[k];
+            p[k] = p[width - 1 - k];
+            p[width - 1 - k] = kept;
+        }
+}
+
+/* A float's sign is the top bit of its last byte. */
+static void negate_floats(uint8_t *p, int64_t n, uint32_t width) {
+    for (int64_t i = 0; i < n; i++)
+        p[i * width + width - 1] ^= 0x80;
+}
+
+int ckpt_source_copy(const struct ckpt_naive *n, int64_t from, int64_t count, uint8_t *to,
+                     struct ckpt_err *err) {
+    int64_t offsets[BLOCK];
+    const struct ckpt_dtype_info *const info = ckpt_dtype_info(n->source->dtype);
+    uint8_t *const begin = to;
+    int rc = 0;
+    if (n->dense && count > 0)
+        CKPT_GUARDED(rc, { memcpy(to, n->first + from * n->unit, (size_t)(count * n->unit)); });
+    for (int64_t done = 0; rc == 0 && !n->dense && done < count; done += BLOCK) {
+        const int64_t block = count - done < BLOCK ? count - done : BLOCK;
+        ckpt_naive_offsets(n, from + done, block, offsets);
+        CKPT_GUARDED(rc, { copy_offsets(n->first, n->unit, offsets, block, to); });
+        to += block * n->unit;
+    }
+    if (rc < 0)
+        return ckpt_fail(err, rc, "tensor \"%.*s\": its bytes are no longer in the source",
+                         CKPT_TEXT_ARGS(n->source->key));
+    if (n->source->swap)
+        swap_bytes(begin, count * (n->unit / info->component_bytes), info->component_bytes);
+    if (n->source->neg && ckpt_convert_is_float(n->source->dtype))
+        negate_floats(begin, count, n->unit);
+    return 0;
+}
+
+static int read_source(const struct ckpt_param *p, int64_t first, int64_t n, float *out,
+                       struct ckpt_err *err) {
+    const struct ckpt_naive *const naive = p->from;
+    const enum ckpt_dtype dtype = naive->source->dtype;
+    uint8_t bytes[BLOCK * ELEMENT_MAX];
+    int rc = 0;
+    if (dtype == CKPT_DT_F32)
+        return ckpt_source_copy(naive, first, n, (uint8_t *)out, err);
+    for (int64_t done = 0; rc == 0 && done < n; done += BLOCK) {
+        const int64_t block = n - done < BLOCK ? n - done : BLOCK;
+        rc = ckpt_source_copy(naive, first + done, block, bytes, err);
+        if (rc == 0)
+            ckpt_convert_f32(dtype, bytes, block, out + done);
+    }
+    return rc;
+}
+
+static int set_shape(struct ckpt_param *p, const int64_t *shape, uint32_t ndim,
+                     enum ckpt_dtype dtype, struct ckpt_err *err) {
+    if (ndim > CKPT_ARRAY_NDIM_MAX)
+        return ckpt_fail(err, -EOPNOTSUPP, "%.*s has %u dimensions; the checker handles %d",
+                         CKPT_TEXT_ARGS(p->name), ndim, CKPT_ARRAY_NDIM_MAX);
+    if (!ckpt_convert_is_float(dtype))
+        return ckpt_fail(err, -EOPNOTSUPP, "%.*s is %s: no forward is computed from it",
+                         CKPT_TEXT_ARGS(p->name), ckpt_dtype_info(dtype)->name);
+    p->ndim = ndim;
+    for (uint32_t d = 0; d < ndim; d++)
+        p->shape[d] = shape[d];
+    return 0;
+}
+
+int ckpt_source_param_init(struct ckpt_source_param *s, const struct ckpt_adapted *t,
+                           struct ckpt_err *err) {
+    memset(s, 0, sizeof(*s));
+    if (t->nparts != 1 || !t->part[0].source)
+        return ckpt_fail(err, -EOPNOTSUPP, "%.*s is joined from several tensors",
+                         CKPT_TEXT_ARGS(t->key));
+    const struct ckpt_part *const part = &t->part[0];
+    s->param = (struct ckpt_param){.name = t->torch_key, .read = read_source, .from = &s->naive};
+    int rc = ckpt_naive_init(&s->naive, part->source, part->op, part->ntorch, err);
+    if (rc < 0)
+        return rc;
+    const struct ckpt_naive_shape *const shape = ckpt_naive_result(&s->naive);
+    rc = set_shape(&s->param, shape->size, shape->ndim, part->source->dtype, err);
+    return rc < 0 ? rc : ckpt_naive_pin(&s->naive, err);
+}
+
+void ckpt_source_param_fini(struct ckpt_source_param *s) {
+    ckpt_naive_fini(&s->naive);
+}
+
+#define SERVED_BLOCK 65536 /* bytes: a request's own cost is small beside it */
+
+static int read_served(const struct ckpt_param *p, int64_t first, int64_t n, float *out,
+                       struct ckpt_err *err) {
+    const struct ckpt_served_param *const s = p->from;
+    const enum ckpt_dtype dtype = s->tensor->dtype;
+    const int64_t unit = ckpt_dtype_info(dtype)->unit_bytes;
+    uint8_t bytes[SERVED_BLOCK];
+    int rc = 0;
+    if (dtype == CKPT_DT_F32)
+        return ckpt_reader_read(s->reader, s->tensor, (uint64_t)(first * unit), (size_t)(n * unit),
+                                out, err);
+    for (int64_t done = 0, block; rc == 0 && done < n; done += block) {
+        block = n - done < SERVED_BLOCK / unit ? n - done : SERVED_BLOCK / unit;
+        rc = ckpt_reader_read(s->reader, s->tensor, (uint64_t)((first + done) * unit),
+                              (size_t)(block * unit), bytes, err);
+        if (rc == 0)
+            ckpt_convert_f32(dtype, bytes, block, out + done);
+    }
+    return rc;
+}
+
+int ckpt_served_param_init(struct ckpt_served_param *s, struct ckpt_reader *reader,
+                           const struct ckpt_adapted *t, struct ckpt_err *err) {
+    *s = (struct ckpt_served_param){.reader = reader, .tensor = t};
+    s->param = (struct ckpt_param){.name = t->key, .read = read_served, .from = s};
+    return set_shape(&s->param, t->shape, t->ndim, t->dtype, err);
+}
+
+/* ---- whole tensors ---- */
+
+static int load_converted(const struct ckpt_naive *n, struct ckpt_array *out,
+                          struct ckpt_err *err) {
+    const enum ckpt_dtype dtype = n->source->dtype;
+    uint8_t bytes[BLOCK * ELEMENT_MAX];
+    int rc = 0;
+    for (int64_t done = 0; rc == 0 && done < n->count; done += BLOCK) {
+        const int64_t block = n->count - done < BLOCK ? n->count - done : BLOCK;
+        rc = ckpt_source_copy(n, done, block, bytes, err);
+        if (rc == 0 && out->dtype == CKPT_DT_F64)
+            memcpy((double *)out->data + done, bytes, (size_t)block * sizeof(double));
+        else if (rc == 0 && out->dtype == CKPT_DT_F32)
+            ckpt_convert_f32(dtype, bytes, block, ckpt_array_f32(out) + done);
+        else if (rc == 0)
+            ckpt_convert_i64(dtype, bytes, block, ckpt_array_i64(out) + done);
+    }
+    return rc;
+}
+
+int ckpt_source_load(const struct ckpt_tensor *t, bool wide, struct ckpt_memory *memory,
+                     struct ckpt_array *out, struct ckpt_err *err) {
+    memset(out, 0, sizeof(*out));
+    const enum ckpt_dtype_class cls = ckpt_dtype_info(t->dtype)->cls;
+    const bool floats = cls == CKPT_CLASS_FLOAT;
+    if (!floats && cls != CKPT_CLASS_BOOL && cls != CKPT_CLASS_INT && cls != CKPT_CLASS_UINT)
+        return ckpt_fail(err, -EOPNOTSUPP, "tensor \"%.*s\" is %s, which the checker can't use",
+                         CKPT_TEXT_ARGS(t->key), ckpt_dtype_info(t->dtype)->name);
+    const enum ckpt_dtype to = !floats                           ? CKPT_DT_I64
+                               : wide && t->dtype == CKPT_DT_F64 ? CKPT_DT_F64
+                                                                 : CKPT_DT_F32;
+    CKPT_AUTO(naive) struct ckpt_naive n = {0};
+    int rc = ckpt_naive_init(&n, t, NULL, 0, err);
+    if (rc == 0)
+        rc = ckpt_array_new(out, memory, to, t->shape, t->ndim, err);
+    if (rc == 0)
+        rc = ckpt_naive_pin(&n, err);
+    if (rc == 0)
+        rc = load_converted(&n, out, err);
+    if (rc < 0)
+        ckpt_array_fini(out);
+    return rc;
+}

@@ -1,0 +1,38 @@
+#ifndef CKPT_VERIFY_SOURCE_H
+#define CKPT_VERIFY_SOURCE_H
+/*
+ * Tensors as the two runs see them. The reference run reads the source by the naive path; the other
+ * reads the served bytes, only through the reader that the mount serves from.
+ */
+#include "adapters/reader.h"
+#include "verify/naive.h"
+#include "verify/param.h"
+
+/* Copies elements [from, from + count) of a pinned naive tensor, in C order, little-endian, with
+ * the neg bit resolved. -EIO if the source went away. */
+int ckpt_source_copy(const struct ckpt_naive *n, int64_t from, int64_t count, uint8_t *to,
+                     struct ckpt_err *err) CKPT_CHECKED;
+
+/* A source tensor brought to PyTorch's layout by the dialect's operations alone. */
+struct ckpt_source_param {
+    struct ckpt_param param;
+    struct ckpt_naive naive;
+};
+int ckpt_source_param_init(struct ckpt_source_param *s, const struct ckpt_adapted *t,
+                           struct ckpt_err *err) CKPT_CHECKED;
+void ckpt_source_param_fini(struct ckpt_source_param *s);
+
+struct ckpt_served_param {
+    struct ckpt_param param;
+    struct ckpt_reader *reader;
+    const struct ckpt_adapted *tensor;
+};
+int ckpt_served_param_init(struct ckpt_served_param *s, struct ckpt_reader *reader,
+                           const struct ckpt_adapted *t, struct ckpt_err *err) CKPT_CHECKED;
+
+/* A whole tensor of a checkpoint (a reference file): floats as F32, or F64 if `wide` and the
+ * tensor is; integers as I64. */
+int ckpt_source_load(const struct ckpt_tensor *t, bool wide, struct ckpt_memory *memory,
+                     struct ckpt_array *out, struct ckpt_err *err) CKPT_CHECKED;
+
+#endif
