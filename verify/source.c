@@ -11,10 +11,40 @@
 #define BLOCK 1024 /* elements: offsets and bytes stay in the first-level cache */
 #define ELEMENT_MAX 16
 
+/* A constant width lets the compiler turn the copy into one load and one store. */
+#define COPY_EACH(width)                                                                           \
+    for (int64_t i = 0; i < n; i++)                                                                \
+        memcpy(to + i * (width), first + offsets[i], (width));                                     \
+    break
+
 static void copy_offsets(const uint8_t *first, uint32_t unit, const int64_t *offsets, int64_t n,
                          uint8_t *to) {
-    for (int64_t i = 0; i < n; i++)
-        memcpy(to + i * unit, first + offsets[i], unit);
+    switch (unit) {
+    case 1:
+        COPY_EACH(1);
+    case 2:
+        COPY_EACH(2);
+    case 4:
+        COPY_EACH(4);
+    case 8:
+        COPY_EACH(8);
+    default:
+        COPY_EACH(unit);
+    }
+}
+
+/* Functions of their own, so that no local of a caller lives across the guard. */
+static int guarded_copy(const uint8_t *from, size_t n, uint8_t *to) {
+    int rc;
+    CKPT_GUARDED(rc, { memcpy(to, from, n); });
+    return rc;
+}
+
+static int guarded_offsets(const struct ckpt_naive *n, const int64_t *offsets, int64_t count,
+                           uint8_t *to) {
+    int rc;
+    CKPT_GUARDED(rc, { copy_offsets(n->first, n->unit, offsets, count, to); });
+    return rc;
 }
 
 /* Reverses the bytes of each component. */
@@ -33,27 +63,32 @@ static void negate_floats(uint8_t *p, int64_t n, uint32_t width) {
         p[i * width + width - 1] ^= 0x80;
 }
 
-int ckpt_source_copy(const struct ckpt_naive *n, int64_t from, int64_t count, uint8_t *to,
-                     struct ckpt_err *err) {
+int ckpt_source_raw(const struct ckpt_naive *n, int64_t from, int64_t count, uint8_t *to,
+                    struct ckpt_err *err) {
     int64_t offsets[BLOCK];
-    const struct ckpt_dtype_info *const info = ckpt_dtype_info(n->source->dtype);
-    uint8_t *const begin = to;
     int rc = 0;
     if (n->dense && count > 0)
-        CKPT_GUARDED(rc, { memcpy(to, n->first + from * n->unit, (size_t)(count * n->unit)); });
+        rc = guarded_copy(n->first + from * n->unit, (size_t)(count * n->unit), to);
     for (int64_t done = 0; rc == 0 && !n->dense && done < count; done += BLOCK) {
         const int64_t block = count - done < BLOCK ? count - done : BLOCK;
         ckpt_naive_offsets(n, from + done, block, offsets);
-        CKPT_GUARDED(rc, { copy_offsets(n->first, n->unit, offsets, block, to); });
-        to += block * n->unit;
+        rc = guarded_offsets(n, offsets, block, to + done * n->unit);
     }
+    return rc == 0 ? 0
+                   : ckpt_fail(err, rc, "tensor \"%.*s\": its bytes are no longer in the source",
+                               CKPT_TEXT_ARGS(n->source->key));
+}
+
+int ckpt_source_copy(const struct ckpt_naive *n, int64_t from, int64_t count, uint8_t *to,
+                     struct ckpt_err *err) {
+    const struct ckpt_dtype_info *const info = ckpt_dtype_info(n->source->dtype);
+    const int rc = ckpt_source_raw(n, from, count, to, err);
     if (rc < 0)
-        return ckpt_fail(err, rc, "tensor \"%.*s\": its bytes are no longer in the source",
-                         CKPT_TEXT_ARGS(n->source->key));
+        return rc;
     if (n->source->swap)
-        swap_bytes(begin, count * (n->unit / info->component_bytes), info->component_bytes);
+        swap_bytes(to, count * (n->unit / info->component_bytes), info->component_bytes);
     if (n->source->neg && ckpt_convert_is_float(n->source->dtype))
-        negate_floats(begin, count, n->unit);
+        negate_floats(to, count, n->unit);
     return 0;
 }
 

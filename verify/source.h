@@ -8,8 +8,12 @@
 #include "verify/naive.h"
 #include "verify/param.h"
 
+/* Copies units [from, from + count) of a pinned naive tensor as they lie in the source, in C order.
+ * -EIO if the source went away. */
+int ckpt_source_raw(const struct ckpt_naive *n, int64_t from, int64_t count, uint8_t *to,
+                    struct ckpt_err *err) CKPT_CHECKED;
 /* Copies elements [from, from + count) of a pinned naive tensor, in C order, little-endian, with
- * the neg bit resolved. -EIO if the source went away. */
+ * the neg bit resolved. */
 int ckpt_source_copy(const struct ckpt_naive *n, int64_t from, int64_t count, uint8_t *to,
                      struct ckpt_err *err) CKPT_CHECKED;
 

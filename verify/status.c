@@ -1,6 +1,9 @@
 /* Statuses and how they add up. */
 #include "verify/status.h"
 
+#include <stdarg.h>
+#include <stdio.h>
+
 static const char *const names[] = {
     [CKPT_STATUS_LOAD_FAIL] = "LOAD_FAIL", [CKPT_STATUS_CONVERT_FAIL] = "CONVERT_FAIL",
     [CKPT_STATUS_TEST_FAIL] = "TEST_FAIL", [CKPT_STATUS_DIFF] = "DIFF",
@@ -14,4 +17,11 @@ const char *ckpt_status_name(enum ckpt_status s) {
 
 enum ckpt_status ckpt_status_worst(enum ckpt_status a, enum ckpt_status b) {
     return a < b ? a : b;
+}
+
+void ckpt_reason_set(struct ckpt_reason *r, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(r->text, sizeof(r->text), fmt, ap);
+    va_end(ap);
 }

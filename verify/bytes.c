@@ -1,0 +1,227 @@
+/*
+ * One tensor after the other, one block of served bytes after the other:
+ *
+ *     reader (walks, tiles, bands) -->  served block  \
+ *                                                       equal?
+ *     naive offsets, scalar rules  -->  expected block /
+ */
+#include "verify/bytes.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapters/gather.h"
+#include "base/cleanup.h"
+#include "verify/source.h"
+
+#define BLOCK_UNITS 32768
+#define UNIT_MAX 16
+
+struct check {
+    struct ckpt_reader *reader;
+    const struct ckpt_exec *exec;
+    struct ckpt_bytes_result *result;
+    const struct ckpt_adapted *tensor;
+    uint32_t of_tensor; /* mismatches listed of this tensor */
+    uint8_t *served, *expected, *raw;
+};
+
+static void describe(char *out, const uint8_t *element, uint32_t n) {
+    int at = sprintf(out, "0x");
+    for (uint32_t i = n; i-- > 0;)
+        at += sprintf(out + at, "%02x", element[i]);
+}
+
+static void add_mismatch(struct check *c, uint64_t index, const uint8_t *expected,
+                         const uint8_t *served, uint32_t unit) {
+    struct ckpt_bytes_result *const r = c->result;
+    r->mismatches++;
+    if (r->nmismatch == CKPT_MISMATCHES_MAX || c->of_tensor == CKPT_MISMATCHES_PER_TENSOR) {
+        r->truncated = true;
+        return;
+    }
+    struct ckpt_mismatch *const m = &r->mismatch[r->nmismatch++];
+    c->of_tensor++;
+    m->key = c->tensor->key;
+    m->index = index;
+    describe(m->source, expected, unit);
+    describe(m->served, served, unit);
+}
+
+/* What units [from, from + n) of a part should be. NULL naive: zeros. */
+static int expect(const struct check *c, const struct ckpt_naive *naive, int64_t from, int64_t n,
+                  uint32_t unit, struct ckpt_err *err) {
+    const struct ckpt_element_map *const map = &c->tensor->map;
+    if (!naive) {
+        memset(c->expected, 0, (size_t)n * unit);
+        return 0;
+    }
+    if (ckpt_map_identity(map))
+        return ckpt_source_raw(naive, from, n, c->expected, err);
+    const int rc = ckpt_source_raw(naive, from, n, c->raw, err);
+    for (int64_t i = 0; rc == 0 && i < n; i++)
+        ckpt_element_convert(map, c->raw + i * naive->unit, c->expected + i * unit);
+    return rc;
+}
+
+static void compare_block(struct check *c, uint64_t first, int64_t n, uint32_t unit) {
+    const uint32_t elements = ckpt_dtype_info(c->tensor->dtype)->unit_elements;
+    c->result->elements += (uint64_t)n * elements;
+    if (memcmp(c->expected, c->served, (size_t)n * unit) == 0)
+        return;
+    for (int64_t i = 0; i < n; i++)
+        if (memcmp(c->expected + i * unit, c->served + i * unit, unit) != 0)
+            add_mismatch(c, (first + (uint64_t)i) * elements, c->expected + i * unit,
+                         c->served + i * unit, unit);
+}
+
+/* A part's units, whose first is unit `at` of the adapted tensor. */
+static int check_units(struct check *c, const struct ckpt_naive *naive, uint64_t at, int64_t count,
+                       uint32_t unit, struct ckpt_err *err) {
+    int rc = 0;
+    for (int64_t done = 0; rc == 0 && done < count; done += BLOCK_UNITS) {
+        const int64_t n = count - done < BLOCK_UNITS ? count - done : BLOCK_UNITS;
+        rc = ckpt_reader_read(c->reader, c->tensor, (at + (uint64_t)done) * unit, (size_t)n * unit,
+                              c->served, err);
+        if (rc == 0)
+            rc = expect(c, naive, done, n, unit, err);
+        if (rc == 0)
+            compare_block(c, at + (uint64_t)done, n, unit);
+        if (rc == 0)
+            rc = ckpt_exec_check(c->exec, err);
+    }
+    return rc;
+}
+
+static int check_part(struct check *c, const struct ckpt_part *part, uint64_t at, uint32_t unit,
+                      struct ckpt_err *err) {
+    CKPT_AUTO(naive) struct ckpt_naive naive = {0};
+    const int64_t count = (int64_t)(part->nbytes / unit);
+    if (!part->source)
+        return check_units(c, NULL, at, count, unit, err);
+    int rc = ckpt_naive_init(&naive, part->source, part->op, part->nop, err);
+    if (rc == 0 && (naive.count != count || part->source->dtype != c->tensor->map.from))
+        rc = ckpt_fail(err, -EINVAL, "its operations give %lld %s elements, it shows %lld of %s",
+                       (long long)naive.count, ckpt_dtype_info(part->source->dtype)->name,
+                       (long long)count, ckpt_dtype_info(c->tensor->map.from)->name);
+    if (rc == 0)
+        rc = ckpt_naive_pin(&naive, err);
+    return rc < 0 ? rc : check_units(c, &naive, at, count, unit, err);
+}
+
+/* Where the operations alone decide the shape, it is the shape shown. */
+static int check_shape(const struct ckpt_adapted *t, struct ckpt_err *err) {
+    CKPT_AUTO(naive) struct ckpt_naive n = {0};
+    if (t->nparts != 1 || !t->part[0].source || ckpt_dtype_info(t->dtype)->unit_elements > 1)
+        return 0;
+    const int rc = ckpt_naive_init(&n, t->part[0].source, t->part[0].op, t->part[0].nop, err);
+    if (rc < 0)
+        return rc;
+    const struct ckpt_naive_shape *const s = ckpt_naive_result(&n);
+    if (s->ndim != t->ndim || memcmp(s->size, t->shape, t->ndim * sizeof(t->shape[0])) != 0)
+        return ckpt_fail(err, -EINVAL, "its operations do not give the shape it shows");
+    return 0;
+}
+
+static int check_tensor(struct check *c, struct ckpt_err *err) {
+    const struct ckpt_adapted *const t = c->tensor;
+    const uint32_t unit = ckpt_dtype_info(t->dtype)->unit_bytes;
+    uint64_t at = 0;
+    int rc = check_shape(t, err);
+    for (uint32_t i = 0; rc == 0 && i < t->nparts; i++) {
+        rc = check_part(c, &t->part[i], at, unit, err);
+        at += t->part[i].nbytes / unit;
+    }
+    return rc;
+}
+
+/* Sorts a failure into the result; only what ends the whole run is passed on. */
+static int take_failure(struct check *c, int rc, const struct ckpt_err *err) {
+    struct ckpt_bytes_result *const r = c->result;
+    if (rc == -EINTR || rc == -ENOMEM)
+        return rc;
+    if (rc == -EOPNOTSUPP) {
+        r->unchecked++;
+        return 0;
+    }
+    const enum ckpt_status status =
+        rc == -EINVAL ? CKPT_STATUS_CONVERT_FAIL : CKPT_STATUS_LOAD_FAIL;
+    if (status < r->status)
+        ckpt_reason_set(&r->reason, "%.*s: %s", CKPT_TEXT_ARGS(c->tensor->key), err->text);
+    r->status = ckpt_status_worst(r->status, status);
+    return 0;
+}
+
+static int check_all(struct check *c, const struct ckpt_model *m, struct ckpt_err *err) {
+    for (size_t i = 0; i < m->ntensors; i++) {
+        c->tensor = &m->tensor[i];
+        c->of_tensor = 0;
+        int rc = check_tensor(c, err);
+        if (rc == 0)
+            c->result->tensors++;
+        else
+            rc = take_failure(c, rc, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* The checksums that the file keeps of its storages. */
+static int check_storages(struct check *c, const struct ckpt_model *m, struct ckpt_err *err) {
+    const struct ckpt_checkpoint *const p = m->checkpoint;
+    struct ckpt_bytes_result *const r = c->result;
+    for (size_t i = 0; i < p->nblobs; i++) {
+        struct ckpt_blob *const blob = p->blobs[i];
+        if (!blob->ops->check)
+            continue;
+        struct ckpt_err found = {0};
+        r->storages++;
+        if (blob->ops->check(blob, &found) < 0) {
+            r->status = ckpt_status_worst(r->status, CKPT_STATUS_DIFF);
+            if (r->nfaults == CKPT_MISMATCHES_MAX) {
+                r->truncated = true;
+                continue;
+            }
+            r->fault[r->nfaults].blob = blob;
+            ckpt_reason_set(&r->fault[r->nfaults++].why, "%s", found.text);
+        }
+        const int rc = ckpt_exec_check(c->exec, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+int ckpt_bytes_check(struct ckpt_reader *r, const struct ckpt_model *m,
+                     const struct ckpt_exec *exec, struct ckpt_bytes_result *result,
+                     struct ckpt_err *err) {
+    CKPT_AUTO(free) uint8_t *buffer = malloc((size_t)3 * BLOCK_UNITS * UNIT_MAX);
+    *result = (struct ckpt_bytes_result){.status = CKPT_STATUS_SKIP};
+    result->mismatch = calloc(CKPT_MISMATCHES_MAX, sizeof(*result->mismatch));
+    result->fault = calloc(CKPT_MISMATCHES_MAX, sizeof(*result->fault));
+    if (!buffer || !result->mismatch || !result->fault)
+        return ckpt_fail_memory(err, "checking bytes");
+    struct check c = {.reader = r,
+                      .exec = exec,
+                      .result = result,
+                      .served = buffer,
+                      .expected = buffer + (size_t)BLOCK_UNITS * UNIT_MAX,
+                      .raw = buffer + (size_t)2 * BLOCK_UNITS * UNIT_MAX};
+    int rc = check_all(&c, m, err);
+    if (rc == 0)
+        rc = check_storages(&c, m, err);
+    if (result->tensors)
+        result->status = ckpt_status_worst(result->status, CKPT_STATUS_PASS);
+    if (result->mismatches)
+        result->status = ckpt_status_worst(result->status, CKPT_STATUS_DIFF);
+    return rc;
+}
+
+void ckpt_bytes_fini(struct ckpt_bytes_result *result) {
+    free(result->mismatch);
+    free(result->fault);
+    *result = (struct ckpt_bytes_result){0};
+}
