@@ -1,0 +1,271 @@
+/* Plans: the parts that all layers share, and the layers that need little more. */
+#include "verify/plan.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "verify/naive.h"
+#include "verify/source.h"
+
+void ckpt_plan_refuse(struct ckpt_plan *p, enum ckpt_status status, const char *fmt, ...) {
+    if (p->status != CKPT_STATUS_PASS)
+        return; /* the first reason is the one that matters */
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(p->reason.text, sizeof(p->reason.text), fmt, ap);
+    va_end(ap);
+    p->status = status;
+}
+
+void ckpt_plan_assume(struct ckpt_plan *p, const char *attribute) {
+    if (p->nassumed < CKPT_PLAN_ASSUMED)
+        p->assumed[p->nassumed++] = attribute;
+}
+
+/* ---- attributes ---- */
+
+const struct ckpt_value *ckpt_plan_attribute(const struct ckpt_layer *l, const char *name) {
+    if (!l->record || !l->record->attributes)
+        return NULL;
+    const struct ckpt_value *const v = ckpt_value_get(l->record->attributes, name);
+    return v && v->kind != CKPT_VALUE_NONE ? v : NULL;
+}
+
+bool ckpt_plan_read_ints(const struct ckpt_value *v, uint32_t n, int64_t *out) {
+    if (!v || n > CKPT_ARRAY_NDIM_MAX)
+        return false;
+    const bool list = v->kind == CKPT_VALUE_TUPLE || v->kind == CKPT_VALUE_LIST;
+    if (list ? v->seq.n != n : v->kind != CKPT_VALUE_INT)
+        return false;
+    for (uint32_t i = 0; list && i < n; i++)
+        if (v->seq.item[i]->kind != CKPT_VALUE_INT)
+            return false;
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = list ? v->seq.item[i]->i : v->i;
+    return true;
+}
+
+static struct ckpt_arg *add_arg(struct ckpt_plan *p, const char *name, enum ckpt_arg_kind kind) {
+    struct ckpt_arg *const a = &p->arg[p->nargs++];
+    a->name = name;
+    a->kind = kind;
+    return a;
+}
+
+void ckpt_plan_add_int(struct ckpt_plan *p, const char *arg, int64_t v) {
+    add_arg(p, arg, CKPT_ARG_INT)->i = v;
+}
+
+void ckpt_plan_add_float(struct ckpt_plan *p, const char *arg, double v) {
+    add_arg(p, arg, CKPT_ARG_FLOAT)->f = v;
+}
+
+void ckpt_plan_add_bool(struct ckpt_plan *p, const char *arg, bool v) {
+    add_arg(p, arg, CKPT_ARG_BOOL)->b = v;
+}
+
+void ckpt_plan_add_ints(struct ckpt_plan *p, const char *arg, const int64_t *v, uint32_t n) {
+    int64_t *const kept = p->ints[p->nargs];
+    struct ckpt_arg *const a = add_arg(p, arg, CKPT_ARG_INTS);
+    memcpy(kept, v, n * sizeof(*v));
+    a->ints.v = kept;
+    a->ints.n = n;
+}
+
+/* ---- tensors ---- */
+
+/* The tensor's shape once the dialect has brought it to PyTorch's layout. */
+static void torch_shape(struct ckpt_plan *p, struct ckpt_plan_param *param) {
+    const struct ckpt_adapted *const t = param->tensor;
+    struct ckpt_source_param source;
+    struct ckpt_err err = {0};
+    const int rc = ckpt_source_param_init(&source, t, &err);
+    if (rc < 0)
+        ckpt_plan_refuse(p, rc == -EOPNOTSUPP ? CKPT_STATUS_SKIP : CKPT_STATUS_TEST_FAIL, "%s",
+                         err.text);
+    else {
+        param->ndim = source.param.ndim;
+        memcpy(param->shape, source.param.shape, sizeof(param->shape));
+    }
+    ckpt_source_param_fini(&source);
+}
+
+/* Binds the layer's tensor of that name to the argument of that name. NULL: it has none. */
+static struct ckpt_plan_param *bind(const struct ckpt_layer *l, struct ckpt_plan *p,
+                                    const char *name) {
+    const struct ckpt_adapted *const t = ckpt_layer_param(l, name);
+    if (!t)
+        return NULL;
+    struct ckpt_plan_param *const param = &p->param[p->nparams++];
+    *param = (struct ckpt_plan_param){.arg = name, .tensor = t};
+    torch_shape(p, param);
+    return param;
+}
+
+/* Whether the checkpoint has the tensor, though it is not among those shown. */
+static bool left_out(const struct ckpt_model *m, struct ckpt_text path, const char *name) {
+    const struct ckpt_checkpoint *const c = m->checkpoint;
+    for (size_t i = 0; i < c->ntensors; i++) {
+        const struct ckpt_text key = c->tensors[i].key;
+        const size_t n = strlen(name) + (path.n ? path.n + 1 : 0);
+        if (key.n >= n && ckpt_text_ends(key, name) &&
+            (key.n == n || key.s[key.n - n - 1] == '.') &&
+            memcmp(key.s + key.n - n, path.s, path.n) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void require_weight(const struct ckpt_model *m, const struct ckpt_layer *l,
+                           struct ckpt_plan *p) {
+    const char *const dot = l->path.n ? "." : "";
+    if (bind(l, p, "weight"))
+        return;
+    if (left_out(m, l->path, "weight"))
+        ckpt_plan_refuse(p, CKPT_STATUS_SKIP, "%.*s%sweight was left out", CKPT_TEXT_ARGS(l->path),
+                         dot);
+    else
+        ckpt_plan_refuse(p, CKPT_STATUS_TEST_FAIL, "parameter %.*s%sweight is missing",
+                         CKPT_TEXT_ARGS(l->path), dot);
+}
+
+/* ---- layers that need little more ---- */
+
+/* An attribute that repeats a dimension of the weight must agree with it. */
+static void check_size(const struct ckpt_layer *l, struct ckpt_plan *p, const char *attribute,
+                       int64_t size) {
+    int64_t said;
+    if (ckpt_plan_read_ints(ckpt_plan_attribute(l, attribute), 1, &said) && said != size)
+        ckpt_plan_refuse(p, CKPT_STATUS_TEST_FAIL,
+                         "parameter %.*s is ill-shaped: %s is %lld, its shape says %lld",
+                         CKPT_TEXT_ARGS(p->param[0].tensor->torch_key), attribute, (long long)said,
+                         (long long)size);
+}
+
+static void set_probe(struct ckpt_plan *p, int64_t rows, int64_t width) {
+    p->probe[0] = rows;
+    p->probe[1] = width;
+    p->probe_ndim = 2;
+}
+
+static bool is_matrix(struct ckpt_plan *p) {
+    const struct ckpt_plan_param *const w = &p->param[0];
+    if (p->status == CKPT_STATUS_PASS && w->ndim != 2)
+        ckpt_plan_refuse(p, CKPT_STATUS_TEST_FAIL,
+                         "parameter %.*s is ill-shaped: %u dimensions, expected 2",
+                         CKPT_TEXT_ARGS(w->tensor->torch_key), w->ndim);
+    return p->status == CKPT_STATUS_PASS;
+}
+
+static void plan_linear(const struct ckpt_model *m, const struct ckpt_layer *l,
+                        struct ckpt_plan *p) {
+    if (!is_matrix(p))
+        return;
+    struct ckpt_plan_param *const w = &p->param[0];
+    w->in_out_served = m->layout == CKPT_LAYOUT_BURN;
+    check_size(l, p, "in_features", w->shape[1]);
+    check_size(l, p, "out_features", w->shape[0]);
+    bind(l, p, "bias");
+    set_probe(p, 4, w->shape[1]);
+}
+
+/* Hugging Face's Conv1D: a Linear whose weight is [in, out] in PyTorch already. */
+static void plan_conv1d_hf(const struct ckpt_model *m, const struct ckpt_layer *l,
+                           struct ckpt_plan *p) {
+    (void)m;
+    if (!is_matrix(p))
+        return;
+    struct ckpt_plan_param *const w = &p->param[0];
+    w->in_out_source = w->in_out_served = true;
+    bind(l, p, "bias");
+    set_probe(p, 4, w->shape[0]);
+}
+
+static void plan_embedding(const struct ckpt_model *m, const struct ckpt_layer *l,
+                           struct ckpt_plan *p) {
+    (void)m;
+    if (ckpt_text_is(ckpt_layer_class(l->record), "EmbeddingBag"))
+        ckpt_plan_refuse(p, CKPT_STATUS_SKIP, "EmbeddingBag has no probe");
+    if (ckpt_plan_attribute(l, "max_norm"))
+        ckpt_plan_refuse(p, CKPT_STATUS_SKIP, "max_norm changes the weight when it runs");
+    if (!is_matrix(p))
+        return;
+    p->input = "indices";
+    p->id_limit = p->param[0].shape[0];
+    check_size(l, p, "num_embeddings", p->id_limit);
+    check_size(l, p, "embedding_dim", p->param[0].shape[1]);
+    if (p->id_limit == 0)
+        ckpt_plan_refuse(p, CKPT_STATUS_SKIP, "the table has no rows");
+    p->probe[0] = 8;
+    p->probe_ndim = 1;
+}
+
+static void plan_conv(const struct ckpt_model *m, const struct ckpt_layer *l, struct ckpt_plan *p) {
+    (void)m;
+    bind(l, p, "bias");
+    ckpt_plan_conv(l, p, false);
+}
+
+static void plan_transposed(const struct ckpt_model *m, const struct ckpt_layer *l,
+                            struct ckpt_plan *p) {
+    (void)m;
+    bind(l, p, "bias");
+    ckpt_plan_conv(l, p, true);
+}
+
+static void plan_norm(const struct ckpt_model *m, const struct ckpt_layer *l, struct ckpt_plan *p) {
+    (void)m;
+    bind(l, p, "weight");
+    bind(l, p, "bias");
+    bind(l, p, "running_mean");
+    bind(l, p, "running_var");
+    ckpt_plan_norm(l, p);
+}
+
+static const struct {
+    const char *kind, *op;
+    bool weight; /* must be there */
+    void (*fill)(const struct ckpt_model *m, const struct ckpt_layer *l, struct ckpt_plan *p);
+} kinds[] = {
+    {"linear", "linear", true, plan_linear},          {"conv1d_hf", "linear", true, plan_conv1d_hf},
+    {"embedding", "embedding", true, plan_embedding}, {"conv", NULL, true, plan_conv},
+    {"conv_transpose", NULL, true, plan_transposed},  {"norm", NULL, false, plan_norm},
+    {"batch_norm", "batch_norm", false, plan_norm},
+};
+
+static void refuse_kind(const struct ckpt_layer *l, struct ckpt_plan *p) {
+    const struct ckpt_text type = ckpt_layer_type(l);
+    if (!l->kind)
+        ckpt_plan_refuse(p, CKPT_STATUS_SKIP,
+                         "what this module computes is unknown; -o kind= can say");
+    else if (strcmp(l->kind, "other") == 0)
+        ckpt_plan_refuse(p, CKPT_STATUS_SKIP, "no probe for %.*s; its bytes are checked",
+                         CKPT_TEXT_ARGS(type));
+    else
+        ckpt_plan_refuse(p, CKPT_STATUS_SKIP,
+                         "%.*s needs burn's own module, which is not adapted yet; its bytes are "
+                         "checked",
+                         CKPT_TEXT_ARGS(type));
+}
+
+void ckpt_plan_layer(const struct ckpt_model *m, const struct ckpt_layer *l,
+                     struct ckpt_plan *plan) {
+    memset(plan, 0, sizeof(*plan));
+    plan->status = CKPT_STATUS_PASS;
+    plan->input = "input";
+    for (size_t i = 0; l->kind && i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        if (strcmp(kinds[i].kind, l->kind) != 0)
+            continue;
+        if (kinds[i].op)
+            plan->op = ckpt_op_find(ckpt_text_of(kinds[i].op));
+        if (kinds[i].weight)
+            require_weight(m, l, plan);
+        if (plan->status == CKPT_STATUS_PASS)
+            kinds[i].fill(m, l, plan);
+        return;
+    }
+    refuse_kind(l, plan);
+}

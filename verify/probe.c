@@ -1,0 +1,186 @@
+/* Layer probes: each layer runs twice on a seeded input, and once more on a recorded one. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "verify/run.h"
+#include "verify/source.h"
+
+enum ckpt_status ckpt_verify_failure(int rc) {
+    switch (rc) {
+    case -EOPNOTSUPP:
+    case -ENOMEM: /* the sentence names the budget */
+        return CKPT_STATUS_SKIP;
+    case -EIO:
+    case -ESTALE:
+        return CKPT_STATUS_LOAD_FAIL;
+    default:
+        return CKPT_STATUS_TEST_FAIL;
+    }
+}
+
+struct outputs {
+    struct ckpt_array torch, served;
+};
+
+static void outputs_fini(struct outputs *o) {
+    ckpt_array_fini(&o->torch);
+    ckpt_array_fini(&o->served);
+}
+CKPT_DEFINE_AUTO(outputs, struct outputs, outputs_fini)
+
+static int run_both(struct ckpt_verification *v, const struct ckpt_plan *plan,
+                    const struct ckpt_array *input, struct outputs *out, struct ckpt_err *err) {
+    int rc = ckpt_plan_run(plan, CKPT_SIDE_TORCH, v->reader, input, &v->exec, &out->torch, err);
+    if (rc == 0)
+        rc = ckpt_plan_run(plan, CKPT_SIDE_SERVED, v->reader, input, &v->exec, &out->served, err);
+    return rc;
+}
+
+/* Compares and keeps the larger error in *max_abs. PASS or DIFF, or negative. */
+static int compare(const struct ckpt_verification *v, const struct ckpt_array *ref,
+                   const struct ckpt_array *out, double *max_abs, struct ckpt_err *err) {
+    struct ckpt_diff d;
+    const int rc = ckpt_diff(ref, out, v->options->atol, v->options->rtol, &d, err);
+    if (rc < 0)
+        return rc;
+    *max_abs = fmax(*max_abs, d.max_abs);
+    return d.allclose ? CKPT_STATUS_PASS : CKPT_STATUS_DIFF;
+}
+
+static int probe_seeded(struct ckpt_verification *v, const struct ckpt_plan *plan,
+                        struct ckpt_layer_result *r, struct ckpt_err *err) {
+    CKPT_AUTO(array) struct ckpt_array input = {0};
+    CKPT_AUTO(outputs) struct outputs out = {0};
+    int rc = ckpt_plan_probe(plan, r->layer->path, &v->exec, &input, err);
+    if (rc == 0)
+        rc = run_both(v, plan, &input, &out, err);
+    if (rc == 0)
+        rc = compare(v, &out.torch, &out.served, &r->max_abs, err);
+    if (rc < 0)
+        return rc;
+    r->compared = true;
+    r->status = (enum ckpt_status)rc;
+    if (r->status == CKPT_STATUS_DIFF)
+        ckpt_reason_set(&r->reason, "the served bytes do not compute what the source computes");
+    return 0;
+}
+
+/* A recorded output that a run misses is a DIFF, unless an attribute had to be assumed: then the
+ * record tells nothing about the tensors. */
+static void judge_recorded(struct ckpt_layer_result *r, bool close) {
+    if (close) {
+        r->recorded = CKPT_STATUS_PASS;
+        return;
+    }
+    r->recorded = r->nassumed ? CKPT_STATUS_SKIP : CKPT_STATUS_DIFF;
+    if (r->nassumed && r->status == CKPT_STATUS_PASS)
+        ckpt_reason_set(&r->reason,
+                        "the recorded output is not reproduced with the assumed attributes; only "
+                        "the two layouts were compared");
+    else if (!r->nassumed && r->status == CKPT_STATUS_PASS)
+        ckpt_reason_set(&r->reason, "differs from the recorded output");
+    if (!r->nassumed)
+        r->status = ckpt_status_worst(r->status, CKPT_STATUS_DIFF);
+}
+
+static int probe_recorded(struct ckpt_verification *v, const struct ckpt_plan *plan,
+                          struct ckpt_layer_result *r, struct ckpt_err *err) {
+    const struct ckpt_tensor *const in = ckpt_reference_get(&v->reference, r->layer->path, "input");
+    const struct ckpt_tensor *const out =
+        ckpt_reference_get(&v->reference, r->layer->path, "output");
+    CKPT_AUTO(array) struct ckpt_array input = {0}, expected = {0};
+    CKPT_AUTO(outputs) struct outputs got = {0};
+    if (!in || !out)
+        return 0;
+    int rc = ckpt_source_load(in, false, &v->exec.memory, &input, err);
+    if (rc == 0)
+        rc = ckpt_source_load(out, true, &v->exec.memory, &expected, err);
+    if (rc == 0)
+        rc = run_both(v, plan, &input, &got, err);
+    if (rc == -EINVAL && r->nassumed) { /* the recorded shapes do not fit what was assumed */
+        judge_recorded(r, false);
+        return 0;
+    }
+    int torch = 0, served = 0;
+    if (rc == 0)
+        rc = torch = compare(v, &expected, &got.torch, &r->torch_max, err);
+    if (rc >= 0)
+        rc = served = compare(v, &expected, &got.served, &r->served_max, err);
+    if (rc < 0)
+        return rc;
+    judge_recorded(r, torch == CKPT_STATUS_PASS && served == CKPT_STATUS_PASS);
+    return 0;
+}
+
+/* Remembers what was found, or why nothing could be. */
+static int take(struct ckpt_layer_result *r, int rc, const struct ckpt_err *found,
+                struct ckpt_err *err) {
+    if (rc == -EINTR)
+        return ckpt_fail(err, rc, "interrupted");
+    if (rc < 0) {
+        r->status = ckpt_verify_failure(rc);
+        ckpt_reason_set(&r->reason, "%s", found->text);
+    }
+    return 0;
+}
+
+static int probe_layer(struct ckpt_verification *v, const struct ckpt_layer *l,
+                       struct ckpt_layer_result *r, struct ckpt_err *err) {
+    struct ckpt_plan plan;
+    struct ckpt_err found = {0};
+    ckpt_plan_layer(v->model, l, &plan);
+    *r = (struct ckpt_layer_result){
+        .layer = l, .status = plan.status, .reason = plan.reason, .recorded = CKPT_STATUS_SKIP};
+    if (plan.status != CKPT_STATUS_PASS)
+        return 0;
+    memcpy(r->assumed, plan.assumed, sizeof(r->assumed));
+    r->nassumed = plan.nassumed;
+    int rc = probe_seeded(v, &plan, r, &found);
+    if (rc == 0)
+        rc = probe_recorded(v, &plan, r, &found);
+    if (r->compared)
+        v->layer.parameters += plan.nparams;
+    return take(r, rc, &found, err);
+}
+
+/* A full list gives up a good entry for a bad one. */
+static void keep(struct ckpt_layers_result *all, const struct ckpt_layer_result *r) {
+    size_t at = all->n;
+    if (all->n < CKPT_LAYERS_LISTED) {
+        all->at[all->n++] = *r;
+        return;
+    }
+    all->truncated = true;
+    if (r->status >= CKPT_STATUS_PASS)
+        return;
+    while (at > 0 && all->at[at - 1].status < CKPT_STATUS_PASS)
+        at--;
+    if (at == 0)
+        return;
+    memmove(&all->at[at - 1], &all->at[at], (all->n - at) * sizeof(all->at[0]));
+    all->at[all->n - 1] = *r;
+}
+
+int ckpt_verify_layers(struct ckpt_verification *v, struct ckpt_err *err) {
+    struct ckpt_layers_result *const all = &v->layer;
+    const size_t listed = v->layers.n < CKPT_LAYERS_LISTED ? v->layers.n : CKPT_LAYERS_LISTED;
+    all->status = CKPT_STATUS_SKIP;
+    all->at = calloc(listed + 1, sizeof(*all->at));
+    if (!all->at)
+        return ckpt_fail_memory(err, "probing layers");
+    all->total = v->layers.n;
+    for (size_t i = 0; i < v->layers.n; i++) {
+        struct ckpt_layer_result r;
+        const int rc = probe_layer(v, &v->layers.at[i], &r, err);
+        if (rc < 0)
+            return rc;
+        all->status = ckpt_status_worst(all->status, r.status);
+        all->probed += r.compared;
+        all->recorded += r.recorded != CKPT_STATUS_SKIP;
+        keep(all, &r);
+    }
+    return 0;
+}

@@ -1,0 +1,79 @@
+#ifndef CKPT_VERIFY_RUN_H
+#define CKPT_VERIFY_RUN_H
+/* One verification: what the parts share, and what each leaves for the report. */
+#include "verify/bytes.h"
+#include "verify/diff.h"
+#include "verify/plan.h"
+#include "verify/reference.h"
+
+#define CKPT_LAYERS_LISTED 1000
+
+struct ckpt_layer_result {
+    const struct ckpt_layer *layer;
+    enum ckpt_status status;
+    struct ckpt_reason reason;
+    bool compared;                /* torch against served */
+    double max_abs;               /* of that */
+    enum ckpt_status recorded;    /* of both runs against the recorded output; SKIP: none */
+    double torch_max, served_max; /* of those */
+    const char *assumed[CKPT_PLAN_ASSUMED];
+    uint32_t nassumed;
+};
+
+struct ckpt_layers_result {
+    enum ckpt_status status;
+    struct ckpt_layer_result *at; /* at most CKPT_LAYERS_LISTED; rather bad ones than good ones */
+    size_t n, total, probed, recorded;
+    uint64_t parameters; /* tensors that a probe read */
+    bool truncated;
+};
+
+#define CKPT_RUNS_MAX 3
+
+struct ckpt_run_result {
+    const char *name;   /* "torch-vs-recorded" */
+    const char *output; /* "output.0" */
+    struct ckpt_diff diff;
+    enum ckpt_status status;
+};
+
+struct ckpt_chain_result {
+    enum ckpt_status status; /* SKIP: no chain */
+    struct ckpt_reason reason;
+    struct ckpt_run_result run[CKPT_RUNS_MAX];
+    uint32_t nruns;
+    uint32_t steps;
+    bool seeded;           /* the input is a probe, not a recorded one */
+    uint32_t more_outputs; /* recorded ones that a chain doesn't compute */
+};
+
+struct ckpt_graph_result {
+    enum ckpt_status status;
+    struct ckpt_reason reason;
+};
+
+struct ckpt_verification {
+    const struct ckpt_model *model;
+    const struct ckpt_verify_options *options;
+    struct ckpt_reader *reader;
+    struct ckpt_exec exec;
+    struct ckpt_layers layers;
+    struct ckpt_reference reference;
+    struct ckpt_bytes_result bytes;
+    struct ckpt_layers_result layer;
+    struct ckpt_chain_result chain;
+    struct ckpt_graph_result graph;
+    enum ckpt_status status;
+};
+
+/* Each fills its result; negative only for -EINTR and real lack of memory. */
+int ckpt_verify_layers(struct ckpt_verification *v, struct ckpt_err *err) CKPT_CHECKED;
+int ckpt_verify_chain(struct ckpt_verification *v, struct ckpt_err *err) CKPT_CHECKED;
+void ckpt_verify_graph(struct ckpt_verification *v);
+/* Which status a failed operation makes: what can't be done is skipped, what went wrong is not. */
+enum ckpt_status ckpt_verify_failure(int rc);
+
+/* Appends the JSON. */
+void ckpt_report_write(const struct ckpt_verification *v, struct ckpt_str *out);
+
+#endif

@@ -1,0 +1,92 @@
+/* The forward checker's order of work: bytes, layers, the whole model; then the report. */
+#include "verify/verify.h"
+
+#include <cblas.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "verify/run.h"
+
+#define BAND_MAX ((uint64_t)64 << 20)
+
+static void verification_fini(struct ckpt_verification *v) {
+    free(v->layer.at);
+    ckpt_bytes_fini(&v->bytes);
+    ckpt_reference_close(&v->reference);
+    ckpt_layers_fini(&v->layers);
+}
+CKPT_DEFINE_AUTO(verification, struct ckpt_verification, verification_fini)
+
+static uint64_t half_of_memory(void) {
+    const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size / 2 : (uint64_t)1 << 30;
+}
+
+static void start_exec(struct ckpt_verification *v) {
+    struct ckpt_exec *const e = &v->exec;
+    e->memory.limit = v->options->memory ? v->options->memory : half_of_memory();
+    e->band = e->memory.limit / 8 < BAND_MAX ? e->memory.limit / 8 : BAND_MAX;
+    e->cancel = v->options->cancel;
+}
+
+static bool sidecar_exists(const char *source, const char *ending) {
+    CKPT_AUTO(free) char *path = ckpt_reference_sidecar(source, ending);
+    return path && access(path, F_OK) == 0;
+}
+
+/* A graph that the user names, or that lies beside the source, deserves an answer; a chain is the
+ * user's own. */
+void ckpt_verify_graph(struct ckpt_verification *v) {
+    static const char *const endings[] = {".pt2", ".graph.json"};
+    const struct ckpt_verify_options *const o = v->options;
+    const char *found = o->graph ? "graph=" : NULL;
+    v->graph.status = CKPT_STATUS_SKIP;
+    for (int i = 0; !found && o->source && !o->chain && i < 2; i++)
+        if (sidecar_exists(o->source, endings[i]))
+            found = endings[i];
+    if (found) {
+        v->graph.status = CKPT_STATUS_TEST_SKIP;
+        ckpt_reason_set(&v->graph.reason,
+                        "this version executes no graphs (%s); chain= can name a sequence of "
+                        "layers",
+                        found);
+    } else if (!o->chain) {
+        ckpt_reason_set(&v->graph.reason, "neither a graph nor a chain says in which order the "
+                                          "layers run");
+    }
+}
+
+static int run_parts(struct ckpt_verification *v, struct ckpt_err *err) {
+    int rc = ckpt_layers_find(v->model, &v->layers, err);
+    if (rc == 0)
+        rc = ckpt_reference_open(v->options, &v->reference, err);
+    if (rc == 0)
+        rc = ckpt_bytes_check(v->reader, v->model, &v->exec, &v->bytes, err);
+    if (rc == 0)
+        rc = ckpt_verify_layers(v, err);
+    if (rc == 0)
+        rc = ckpt_verify_chain(v, err);
+    ckpt_verify_graph(v);
+    return rc;
+}
+
+int ckpt_verify_run(struct ckpt_reader *r, const struct ckpt_model *m,
+                    const struct ckpt_verify_options *options, struct ckpt_str *report,
+                    enum ckpt_status *status, struct ckpt_err *err) {
+    CKPT_AUTO(verification)
+    struct ckpt_verification v = {.model = m, .options = options, .reader = r};
+    openblas_set_num_threads(1); /* more threads change the last digits on some kernels */
+    start_exec(&v);
+    const int rc = run_parts(&v, err);
+    if (rc < 0)
+        return rc;
+    v.status = ckpt_status_worst(v.bytes.status, v.layer.status);
+    v.status = ckpt_status_worst(v.status, v.chain.status);
+    v.status = ckpt_status_worst(v.status, v.graph.status);
+    if (v.reference.status == CKPT_STATUS_TEST_FAIL)
+        v.status = ckpt_status_worst(v.status, CKPT_STATUS_TEST_FAIL);
+    ckpt_report_write(&v, report);
+    *status = v.status;
+    return report->failed ? ckpt_fail_memory(err, "writing the report") : 0;
+}
