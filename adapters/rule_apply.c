@@ -227,6 +227,26 @@ static int run(struct apply *a, struct ckpt_rule *rule, const struct ckpt_rule_t
     return rc;
 }
 
+/* The operations outlive the rules that they come from: their lists are copied, too. */
+static int keep_ops(struct ckpt_arena *a, const struct ckpt_piece *piece, struct ckpt_part *part) {
+    struct ckpt_view_op *op = ckpt_arena_array(a, piece->nop, sizeof *op);
+    if (!op)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < piece->nop; i++) {
+        op[i] = piece->op[i];
+        if (op[i].n == 0)
+            continue;
+        int64_t *list = ckpt_arena_array(a, op[i].n, sizeof *list);
+        if (!list)
+            return -ENOMEM;
+        memcpy(list, piece->op[i].list, op[i].n * sizeof *list);
+        op[i].list = list;
+    }
+    part->op = op;
+    part->nop = piece->nop;
+    return 0;
+}
+
 static int keep_part(struct ckpt_arena *a, const struct ckpt_piece *piece, enum ckpt_dtype dtype,
                      struct ckpt_part *part) {
     part->source = piece->tensor;
@@ -236,15 +256,7 @@ static int keep_part(struct ckpt_arena *a, const struct ckpt_piece *piece, enum 
     part->walk = ckpt_walk_pack(a, &piece->view);
     if (!part->walk)
         return -ENOMEM;
-    if (piece->nop == 0)
-        return 0;
-    struct ckpt_view_op *op = ckpt_arena_array(a, piece->nop, sizeof *op);
-    if (!op)
-        return -ENOMEM;
-    memcpy(op, piece->op, piece->nop * sizeof *op);
-    part->op = op;
-    part->nop = piece->nop;
-    return 0;
+    return keep_ops(a, piece, part);
 }
 
 /* Packs pieces into parts and their common shape. */

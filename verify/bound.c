@@ -1,0 +1,89 @@
+/*
+ * How long a report can get, without making it: verify.json has its size when the model is mounted.
+ * Counts what each list can hold at most for this model, with the texts that it would show. The
+ * constants are the worst of the fixed part of an entry: keys, indentation, numbers of 24
+ * characters, statuses.
+ */
+#include <string.h>
+
+#include "verify/report.h"
+#include "verify/run.h"
+
+#define HEAD_BYTES 8192    /* everything that is there once, its limits and reasons included */
+#define LAYER_BYTES 800    /* without path, type and reason */
+#define MISMATCH_BYTES 240 /* without its key */
+#define FAULT_BYTES 160    /* without entry, reason and tensors */
+#define LIST_TEXT_BYTES 16 /* a text that stands in a list: blanks, comma, line break */
+#define RUN_BYTES 4096     /* name, status and all metrics of one output */
+
+static size_t text_bytes(struct ckpt_text t) {
+    size_t quoted;
+    ckpt_report_cut(t, &quoted);
+    return quoted;
+}
+
+static size_t max_size(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+/* A record each for up to 1,000 modules; which ones is not known, so the longest count. */
+static size_t layers_bytes(const struct ckpt_model *m) {
+    size_t n = 0, sum = 0, longest = 0;
+    const struct ckpt_text *last = NULL;
+    for (size_t i = 0; i < m->ntensors; i++) {
+        const struct ckpt_adapted *const t = &m->tensor[i];
+        if (last && ckpt_text_eq(*last, t->module.path))
+            continue; /* a module's tensors are neighbours, nearly always */
+        last = &t->module.path;
+        const struct ckpt_layer layer = {.kind = t->module.kind, .record = t->module.record};
+        const size_t one = LAYER_BYTES + CKPT_REPORT_TEXT_MAX + text_bytes(t->module.path) +
+                           text_bytes(ckpt_layer_type(&layer));
+        longest = max_size(longest, one);
+        sum += one;
+        n++;
+    }
+    return n <= CKPT_LAYERS_LISTED ? sum : CKPT_LAYERS_LISTED * longest;
+}
+
+static size_t mismatches_bytes(const struct ckpt_model *m) {
+    size_t n = 0, sum = 0, longest = 0;
+    for (size_t i = 0; i < m->ntensors; i++) {
+        const struct ckpt_adapted *const t = &m->tensor[i];
+        const uint64_t units = t->nbytes / ckpt_dtype_info(t->dtype)->unit_bytes;
+        const size_t count =
+            units < CKPT_MISMATCHES_PER_TENSOR ? (size_t)units : CKPT_MISMATCHES_PER_TENSOR;
+        const size_t one = MISMATCH_BYTES + text_bytes(t->key);
+        longest = max_size(longest, one);
+        sum += count * one;
+        n += count;
+    }
+    return n <= CKPT_MISMATCHES_MAX ? sum : CKPT_MISMATCHES_MAX * longest;
+}
+
+/* Every storage that has a checksum may be wrong, and name the tensors that lie in it. */
+static size_t faults_bytes(const struct ckpt_model *m) {
+    const struct ckpt_checkpoint *const c = m->checkpoint;
+    size_t n = 0, sum = 0, tensors = 0, longest = 0;
+    for (size_t i = 0; i < c->nblobs; i++) {
+        if (!c->blobs[i]->ops->check)
+            continue;
+        sum += FAULT_BYTES + CKPT_REPORT_TEXT_MAX + text_bytes(ckpt_text_of(c->blobs[i]->name));
+        n++;
+    }
+    for (size_t i = 0; n && i < c->ntensors; i++) {
+        const size_t one = LIST_TEXT_BYTES + text_bytes(c->tensors[i].key);
+        longest = max_size(longest, one);
+        tensors += one;
+    }
+    if (n <= CKPT_MISMATCHES_MAX)
+        return sum + (tensors < n * CKPT_FAULT_TENSORS_MAX * longest
+                          ? tensors
+                          : n * CKPT_FAULT_TENSORS_MAX * longest);
+    return CKPT_MISMATCHES_MAX *
+           (FAULT_BYTES + 2 * (CKPT_REPORT_TEXT_MAX + 2) + CKPT_FAULT_TENSORS_MAX * longest);
+}
+
+size_t ckpt_verify_bound(const struct ckpt_model *m, const struct ckpt_verify_options *options) {
+    const size_t whole = options->chain ? CKPT_RUNS_MAX * RUN_BYTES : 0;
+    return HEAD_BYTES + whole + layers_bytes(m) + mismatches_bytes(m) + faults_bytes(m);
+}
