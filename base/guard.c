@@ -34,11 +34,21 @@ static bool is_ours(uintptr_t address) {
     return false;
 }
 
+/* Nothing is blocked here by ourselves (SA_NODEFER), but ThreadSanitizer runs handlers with every
+ * signal blocked, which a jump out would leave so: the next fault would kill the process. */
+static void unblock_sigbus(void) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGBUS);
+    (void)pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
 static void on_sigbus(int signal_number, siginfo_t *info, void *context) {
     (void)context;
     const bool is_fault = info->si_code > 0; /* the kernel's, not sent by kill */
     if (is_fault && ckpt_guard.active && is_ours((uintptr_t)info->si_addr)) {
         ckpt_guard.active = 0;
+        unblock_sigbus();
         siglongjmp(ckpt_guard.jump, 1);
     }
     signal(signal_number, SIG_DFL);

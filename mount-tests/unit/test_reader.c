@@ -284,7 +284,7 @@ static void test_eight_threads(void **state) {
     run_threads(*state, 64 << 10);
 }
 
-/* The same view twice, by two parts of equal contents: one band. */
+/* As a buffered reader does; the prefetcher works ahead of it. */
 static void test_sequential_small_reads(void **state) {
     const struct world *const w = *state;
     struct ckpt_reader *const r = new_reader(256 << 10, false);
