@@ -11,7 +11,7 @@
 
 #define HEAD_BYTES 8192    /* everything that is there once, its limits and reasons included */
 #define LAYER_BYTES 800    /* without path, type and reason */
-#define MISMATCH_BYTES 240 /* without its key */
+#define MISMATCH_BYTES 160 /* without its key and the digits of two elements */
 #define FAULT_BYTES 160    /* without entry, reason and tensors */
 #define LIST_TEXT_BYTES 16 /* a text that stands in a list: blanks, comma, line break */
 #define RUN_BYTES 4096     /* name, status and all metrics of one output */
@@ -52,7 +52,8 @@ static size_t mismatches_bytes(const struct ckpt_model *m) {
         const uint64_t units = t->nbytes / ckpt_dtype_info(t->dtype)->unit_bytes;
         const size_t count =
             units < CKPT_MISMATCHES_PER_TENSOR ? (size_t)units : CKPT_MISMATCHES_PER_TENSOR;
-        const size_t one = MISMATCH_BYTES + text_bytes(t->key);
+        const size_t one =
+            MISMATCH_BYTES + 4 * (size_t)ckpt_dtype_info(t->dtype)->unit_bytes + text_bytes(t->key);
         longest = max_size(longest, one);
         sum += count * one;
         n += count;

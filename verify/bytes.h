@@ -9,7 +9,7 @@
 #include "verify/status.h"
 
 #define CKPT_MISMATCHES_MAX 1000
-#define CKPT_MISMATCHES_PER_TENSOR 16 /* a wrong walk is wrong everywhere: the first few tell */
+#define CKPT_MISMATCHES_PER_TENSOR 4 /* a wrong walk is wrong everywhere: the first few tell */
 #define CKPT_FAULT_TENSORS_MAX 100    /* named of one storage */
 #define CKPT_ELEMENT_HEX 36           /* "0x", 16 bytes, NUL */
 
