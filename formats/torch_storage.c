@@ -146,7 +146,7 @@ static int fill_storage(struct torch_reader *r, struct torch_storage *s, struct 
 int torch_storage_from_id(struct torch_reader *r, const struct ckpt_value *id, bool with_view,
                           struct ckpt_value **out, struct ckpt_err *err) {
     struct torch_storage *s;
-    struct ckpt_text key;
+    struct ckpt_text key = {0};
     if (!is_storage_id(id, with_view ? 6 : 5))
         return ckpt_fail(err, -EINVAL,
                          "a persistent id that is not ('storage', class, key, location, numel%s)",
