@@ -13,14 +13,19 @@ static void make_seed(void) {
         seed = 0x9e3779b97f4a7c15u; /* early boot: predictable collisions cost time only */
 }
 
-static size_t slot_of(const struct ckpt_strmap *m, struct ckpt_text key) {
+static uint64_t hash_of(struct ckpt_text key) {
     uint64_t h = ckpt_text_hash(key.s, key.n) ^ seed;
     h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9u;
-    h ^= h >> 31;
-    size_t i = (size_t)h & (m->cap - 1);
-    while (m->slots[i].key.s && !ckpt_text_eq(m->slots[i].key, key))
+    return h ^ (h >> 31);
+}
+
+/* The slot that holds the key, or the free one where it belongs. */
+static struct ckpt_strmap_slot *slot_of(const struct ckpt_strmap *m, struct ckpt_text key,
+                                        uint64_t hash) {
+    size_t i = (size_t)hash & (m->cap - 1);
+    while (m->slots[i].key.s && !(m->slots[i].hash == hash && ckpt_text_eq(m->slots[i].key, key)))
         i = (i + 1) & (m->cap - 1);
-    return i;
+    return &m->slots[i];
 }
 
 static int grow(struct ckpt_strmap *m) {
@@ -30,7 +35,7 @@ static int grow(struct ckpt_strmap *m) {
         return -ENOMEM;
     for (size_t i = 0; i < m->cap; i++)
         if (m->slots[i].key.s)
-            bigger.slots[slot_of(&bigger, m->slots[i].key)] = m->slots[i];
+            *slot_of(&bigger, m->slots[i].key, m->slots[i].hash) = m->slots[i];
     free(m->slots);
     *m = bigger;
     return 0;
@@ -41,13 +46,14 @@ int ckpt_strmap_add(struct ckpt_strmap *m, struct ckpt_text key, size_t value, s
     pthread_once(&once, make_seed);
     if (m->count + 1 > m->cap - m->cap / 4 && grow(m) != 0)
         return -ENOMEM;
-    struct ckpt_strmap_slot *slot = &m->slots[slot_of(m, key)];
+    const uint64_t hash = hash_of(key);
+    struct ckpt_strmap_slot *slot = slot_of(m, key, hash);
     if (slot->key.s) {
         if (existing)
             *existing = slot->value;
         return -EEXIST;
     }
-    *slot = (struct ckpt_strmap_slot){key, value};
+    *slot = (struct ckpt_strmap_slot){key, hash, value};
     m->count++;
     return 0;
 }
@@ -55,7 +61,7 @@ int ckpt_strmap_add(struct ckpt_strmap *m, struct ckpt_text key, size_t value, s
 size_t ckpt_strmap_get(const struct ckpt_strmap *m, struct ckpt_text key) {
     if (m->cap == 0)
         return CKPT_STRMAP_ABSENT;
-    const struct ckpt_strmap_slot *slot = &m->slots[slot_of(m, key)];
+    const struct ckpt_strmap_slot *slot = slot_of(m, key, hash_of(key));
     return slot->key.s ? slot->value : CKPT_STRMAP_ABSENT;
 }
 

@@ -13,6 +13,7 @@
 
 struct ckpt_strmap_slot {
     struct ckpt_text key; /* .s NULL: free */
+    uint64_t hash;        /* kept, so that growing and most misses touch no key */
     size_t value;
 };
 

@@ -138,12 +138,20 @@ static int read_member(struct parser *p) {
 }
 
 /* "F32 [2, 3]" for messages. */
-static void shape_text(char *out, size_t cap, const struct ckpt_st_entry *e) {
-    int n = snprintf(out, cap, "%s [", ckpt_dtype_info(e->dtype)->name);
-    for (uint32_t i = 0; i < e->ndim && n > 0 && (size_t)n < cap; i++)
-        n += snprintf(out + n, cap - (size_t)n, "%s%" PRId64, i ? ", " : "", e->shape[i]);
-    if (n > 0 && (size_t)n < cap)
-        snprintf(out + n, cap - (size_t)n, "]");
+static const char *shape_text(char out[static 200], const struct ckpt_st_entry *e) {
+    const size_t cap = 200;
+    size_t n = (size_t)snprintf(out, cap, "%s [", ckpt_dtype_info(e->dtype)->name);
+    for (uint32_t i = 0; i < e->ndim && n < cap; i++)
+        n += (size_t)snprintf(out + n, cap - n, "%s%" PRId64, i ? ", " : "", e->shape[i]);
+    snprintf(out + (n < cap - 2 ? n : cap - 2), 2, "]");
+    return out;
+}
+
+static const char *missing_member(const struct parser *p) {
+    return !p->has_dtype     ? "dtype"
+           : !p->has_shape   ? "shape"
+           : !p->has_offsets ? "data_offsets"
+                             : NULL;
 }
 
 /* The finished entry by itself: nothing is missing, and its range holds just what its shape needs.
@@ -152,26 +160,20 @@ static void check_entry(struct parser *p) {
     const struct ckpt_st_entry *e = p->entry;
     char shown[200];
     uint64_t count, bytes;
-    if (!p->has_dtype || !p->has_shape || !p->has_offsets) {
-        fault(p, "it has no %s",
-              !p->has_dtype   ? "dtype"
-              : !p->has_shape ? "shape"
-                              : "data_offsets");
-        return;
-    }
-    if (p->is_faulty)
-        return;
-    shape_text(shown, sizeof shown, e);
-    if (!ckpt_shape_count(e->shape, e->ndim, &count))
-        fault(p, "the element count of %s overflows", shown);
+    if (missing_member(p))
+        fault(p, "it has no %s", missing_member(p));
+    else if (p->is_faulty)
+        return; /* what it lacks would only repeat that */
+    else if (!ckpt_shape_count(e->shape, e->ndim, &count))
+        fault(p, "the element count of %s overflows", shape_text(shown, e));
     else if (!ckpt_dtype_bytes(e->dtype, count, &bytes))
-        fault(p, "%s does not fill whole bytes below 2^64", shown);
+        fault(p, "%s does not fill whole bytes below 2^64", shape_text(shown, e));
     else if (e->begin > e->end)
         fault(p, "its data_offsets %" PRIu64 "..%" PRIu64 " run backwards", e->begin, e->end);
     else if (bytes != e->end - e->begin)
         fault(p,
               "%s needs %" PRIu64 " bytes, its data_offsets %" PRIu64 "..%" PRIu64 " hold %" PRIu64,
-              shown, bytes, e->begin, e->end, e->end - e->begin);
+              shape_text(shown, e), bytes, e->begin, e->end, e->end - e->begin);
     else if (e->end > p->data_size)
         fault(p,
               "its data ends at byte %" PRIu64 " of the data, which has %" PRIu64
