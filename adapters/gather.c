@@ -26,8 +26,10 @@
 #include "adapters/gather_kernels.h"
 #include "base/cpu.h"
 
-#define NEAR_BYTES 32        /* strides up to this use their cache lines while in L1 */
-#define BLOCK_ROWS 64        /* rows of a table of offsets */
+#define NEAR_BYTES 32 /* strides up to this use their cache lines while in L1 */
+#define BLOCK_ROWS 64 /* rows of a table of offsets */
+#define LINE_BYTES 64
+#define AHEAD_BYTES 128      /* source lines are fetched so much before they are needed */
 #define STOP_BYTES (1 << 20) /* output between two questions whether to stop */
 
 struct region_dim {
@@ -129,12 +131,20 @@ static bool copy_lines(struct job *j, const struct ckpt_kernel *k, const struct 
 
 /* --- TILE --- */
 
-/* The source offsets of the next n rows. */
-static void fill_rows(struct odometer *rows, int64_t *row, int64_t n) {
+/* The source offsets of the next n rows, whose first lines are fetched meanwhile. */
+static void fill_rows(struct odometer *rows, const uint8_t *src, int64_t *row, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         row[i] = rows->src;
+        for (int line = 0; line < AHEAD_BYTES; line += LINE_BYTES)
+            __builtin_prefetch(src + row[i] + line);
         odometer_next(rows);
     }
+}
+
+/* 64 rows are more streams than the processor follows by itself. */
+static void prefetch_ahead(const struct ckpt_tile *t) {
+    for (int64_t r = 0; r < t->nrows; r++)
+        __builtin_prefetch(t->src + t->row[r] + AHEAD_BYTES);
 }
 
 /* 64 rows or fewer times all columns. */
@@ -148,6 +158,9 @@ static void copy_block(const struct ckpt_kernel *k, struct ckpt_tile block, bool
             t.src = block.src + c * block.col_stride;
             t.row = block.row + r;
             t.out = block.out + c * block.out_stride + r * out_bytes;
+            if (c * block.col_stride / LINE_BYTES !=
+                (c + CKPT_TILE) * block.col_stride / LINE_BYTES)
+                prefetch_ahead(&t);
             if (touching && t.nrows == CKPT_TILE && t.ncols == CKPT_TILE)
                 k->tile_full(&t);
             else
@@ -169,7 +182,7 @@ static bool copy_plane(struct job *j, const struct ckpt_kernel *k, const struct 
         t.nrows = nrows - first < BLOCK_ROWS ? nrows - first : BLOCK_ROWS;
         t.row = row;
         t.out = out + first * out_bytes;
-        fill_rows(&rows, row, t.nrows);
+        fill_rows(&rows, t.src, row, t.nrows);
         copy_block(k, t, touching, out_bytes);
         if (stopped(j, t.nrows * t.ncols * out_bytes))
             return false;

@@ -11,20 +11,30 @@
 #define AVX2 __attribute__((target("avx2,f16c")))
 #define AVX2_INLINE static inline __attribute__((target("avx2,f16c"), always_inline))
 
+/* Loops over registers must be unrolled whole, or their arrays would live in memory. */
+#if defined(__clang__)
+#define UNROLLED _Pragma("clang loop unroll(full)")
+#else
+#define UNROLLED _Pragma("GCC unroll 8")
+#endif
+
 /* --- transpositions in registers --- */
 
 AVX2_INLINE void transpose_32(__m256 r[8]) {
     __m256 t[8], u[8];
+    UNROLLED
     for (int i = 0; i < 8; i += 2) {
         t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
         t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
     }
+    UNROLLED
     for (int i = 0; i < 8; i += 4) {
         u[i] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
         u[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xee);
         u[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
         u[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xee);
     }
+    UNROLLED
     for (int i = 0; i < 4; i++) {
         r[i] = _mm256_permute2f128_ps(u[i], u[i + 4], 0x20);
         r[i + 4] = _mm256_permute2f128_ps(u[i], u[i + 4], 0x31);
@@ -33,16 +43,19 @@ AVX2_INLINE void transpose_32(__m256 r[8]) {
 
 AVX2_INLINE void transpose_16(__m128i r[8]) {
     __m128i t[8], u[8];
+    UNROLLED
     for (int i = 0; i < 8; i += 2) {
         t[i] = _mm_unpacklo_epi16(r[i], r[i + 1]);
         t[i + 1] = _mm_unpackhi_epi16(r[i], r[i + 1]);
     }
+    UNROLLED
     for (int i = 0; i < 8; i += 4) {
         u[i] = _mm_unpacklo_epi32(t[i], t[i + 2]);
         u[i + 1] = _mm_unpackhi_epi32(t[i], t[i + 2]);
         u[i + 2] = _mm_unpacklo_epi32(t[i + 1], t[i + 3]);
         u[i + 3] = _mm_unpackhi_epi32(t[i + 1], t[i + 3]);
     }
+    UNROLLED
     for (int i = 0; i < 4; i++) {
         r[2 * i] = _mm_unpacklo_epi64(u[i], u[i + 4]);
         r[2 * i + 1] = _mm_unpackhi_epi64(u[i], u[i + 4]);
@@ -89,12 +102,14 @@ AVX2_INLINE __m128i pack_BF16(__m256 v) {
 
 AVX2_INLINE void store_tile_32(const struct ckpt_tile *t, __m256 r[8]) {
     transpose_32(r);
+    UNROLLED
     for (int i = 0; i < 8; i++)
         _mm256_storeu_ps((float *)(t->out + i * t->out_stride), r[i]);
 }
 
 AVX2_INLINE void store_tile_16(const struct ckpt_tile *t, __m128i r[8]) {
     transpose_16(r);
+    UNROLLED
     for (int i = 0; i < 8; i++)
         _mm_storeu_si128((__m128i *)(t->out + i * t->out_stride), r[i]);
 }
@@ -102,6 +117,7 @@ AVX2_INLINE void store_tile_16(const struct ckpt_tile *t, __m128i r[8]) {
 #define TILE_TO_F32(name, from)                                                                    \
     AVX2 static void name(const struct ckpt_tile *t) {                                             \
         __m256 r[8];                                                                               \
+        UNROLLED                                                                                   \
         for (int i = 0; i < 8; i++)                                                                \
             r[i] = load_##from(t->src + t->row[i]);                                                \
         store_tile_32(t, r);                                                                       \
@@ -109,6 +125,7 @@ AVX2_INLINE void store_tile_16(const struct ckpt_tile *t, __m128i r[8]) {
 #define TILE_TO_16(name, from, to)                                                                 \
     AVX2 static void name(const struct ckpt_tile *t) {                                             \
         __m128i r[8];                                                                              \
+        UNROLLED                                                                                   \
         for (int i = 0; i < 8; i++)                                                                \
             r[i] = pack_##to(load_##from(t->src + t->row[i]));                                     \
         store_tile_16(t, r);                                                                       \
@@ -127,6 +144,7 @@ TILE_TO_16(tile_BF16_F16, BF16, F16)
 
 AVX2 static void tile_copy2(const struct ckpt_tile *t) {
     __m128i r[8];
+    UNROLLED
     for (int i = 0; i < 8; i++)
         r[i] = _mm_loadu_si128((const __m128i *)(t->src + t->row[i]));
     store_tile_16(t, r);
@@ -135,14 +153,18 @@ AVX2 static void tile_copy2(const struct ckpt_tile *t) {
 /* Bytes: three rounds of interleaving give two output rows in each register. */
 AVX2 static void tile_copy1(const struct ckpt_tile *t) {
     __m128i r[8], pair[4], quad[4];
+    UNROLLED
     for (int i = 0; i < 8; i++)
         r[i] = _mm_loadl_epi64((const __m128i *)(t->src + t->row[i]));
+    UNROLLED
     for (int i = 0; i < 4; i++)
         pair[i] = _mm_unpacklo_epi8(r[2 * i], r[2 * i + 1]);
+    UNROLLED
     for (int i = 0; i < 2; i++) {
         quad[2 * i] = _mm_unpacklo_epi16(pair[2 * i], pair[2 * i + 1]);
         quad[2 * i + 1] = _mm_unpackhi_epi16(pair[2 * i], pair[2 * i + 1]);
     }
+    UNROLLED
     for (int i = 0; i < 2; i++) {
         const __m128i low = _mm_unpacklo_epi32(quad[i], quad[i + 2]);
         const __m128i high = _mm_unpackhi_epi32(quad[i], quad[i + 2]);
@@ -156,9 +178,11 @@ AVX2 static void tile_copy1(const struct ckpt_tile *t) {
 
 /* Four 4 x 4 blocks. */
 AVX2 static void tile_copy8(const struct ckpt_tile *t) {
+    UNROLLED
     for (int block = 0; block < 4; block++) {
         const int first_row = block & 1 ? 4 : 0, first_col = block & 2 ? 4 : 0;
         __m256d r[4];
+        UNROLLED
         for (int i = 0; i < 4; i++)
             r[i] =
                 _mm256_loadu_pd((const double *)(t->src + t->row[first_row + i] + 8 * first_col));
