@@ -10,8 +10,8 @@
 
 #define CKPT_MISMATCHES_MAX 1000
 #define CKPT_MISMATCHES_PER_TENSOR 4 /* a wrong walk is wrong everywhere: the first few tell */
-#define CKPT_FAULT_TENSORS_MAX 100    /* named of one storage */
-#define CKPT_ELEMENT_HEX 36           /* "0x", 16 bytes, NUL */
+#define CKPT_FAULT_TENSORS_MAX 100   /* named of one storage */
+#define CKPT_ELEMENT_HEX 36          /* "0x", 16 bytes, NUL */
 
 struct ckpt_mismatch {
     struct ckpt_text key;
