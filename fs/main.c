@@ -1,0 +1,65 @@
+/* mount.ckpt: parses, runs one command, says in one line what failed. The only file that prints
+ * errors. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/guard.h"
+#include "fs/command.h"
+
+/* Descriptors 0 to 2 must be taken, or a checkpoint would be opened as one of them. */
+static void take_standard_descriptors(void) {
+    int fd;
+    do {
+        fd = open("/dev/null", O_RDWR); /* not closed on exec: fusermount3 inherits it */
+    } while (fd >= 0 && fd <= 2);
+    if (fd > 2)
+        close(fd);
+}
+
+static int run(const struct ckpt_command *c, struct ckpt_err *err) {
+    switch (c->action) {
+    case CKPT_ACTION_MOUNT:
+        return ckpt_cmd_mount(c, err);
+    case CKPT_ACTION_INSPECT:
+        return ckpt_cmd_inspect(c, err);
+    case CKPT_ACTION_VERIFY:
+        return ckpt_cmd_verify(c, err);
+    case CKPT_ACTION_EXPORT:
+        return ckpt_cmd_export(c, err);
+    case CKPT_ACTION_CAT:
+        return ckpt_cmd_cat(c, err);
+    case CKPT_ACTION_HELP:
+        fputs(ckpt_command_help, stdout);
+        return CKPT_EXIT_OK;
+    case CKPT_ACTION_VERSION:
+        puts("mount.ckpt " CKPT_VERSION);
+        return CKPT_EXIT_OK;
+    }
+    return CKPT_EXIT_USAGE;
+}
+
+static int report(const struct ckpt_command *c, int error, struct ckpt_err *err) {
+    if (c->source)
+        ckpt_fail_in(err, "%s", c->source);
+    fprintf(stderr, "mount.ckpt: %s\n", err->text);
+    if (!c->source)
+        return CKPT_EXIT_USAGE;
+    return c->action == CKPT_ACTION_VERIFY ? CKPT_EXIT_SYSTEM : ckpt_exit_code(error);
+}
+
+int main(int argc, char **argv) {
+    struct ckpt_command command;
+    struct ckpt_err err = {0};
+    take_standard_descriptors();
+    int rc = ckpt_command_parse(&command, argc, argv, &err);
+    if (rc < 0)
+        command.source = NULL; /* a wrong command line is about no file */
+    else if (ckpt_guard_install() < 0)
+        rc = ckpt_fail(&err, -EAGAIN, "the SIGBUS handler cannot be installed");
+    else
+        rc = run(&command, &err);
+    rc = rc < 0 ? report(&command, rc, &err) : rc;
+    ckpt_options_fini(&command.options);
+    return rc;
+}
