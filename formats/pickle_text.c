@@ -68,15 +68,20 @@ int pickle_parse_index(struct pickle_vm *vm, struct ckpt_text t, uint64_t *out) 
     return 0;
 }
 
+/* Decimal only: strtod would take hexadecimal, too. */
+static bool text_to_double(struct ckpt_text t, double *out) {
+    char text[FLOAT_TEXT_MAX], *end;
+    if (t.n == 0 || t.n >= sizeof text || memchr(t.s, 'x', t.n) || memchr(t.s, '\0', t.n))
+        return false;
+    memcpy(text, t.s, t.n);
+    text[t.n] = '\0';
+    *out = strtod(text, &end);
+    return end == text + t.n;
+}
+
 int pickle_parse_float(struct pickle_vm *vm, struct ckpt_text t, struct ckpt_value **out) {
-    char text[FLOAT_TEXT_MAX], *end = text;
-    double f = 0;
-    if (t.n > 0 && t.n < sizeof text && !memchr(t.s, 'x', t.n) && !memchr(t.s, '\0', t.n)) {
-        memcpy(text, t.s, t.n);
-        text[t.n] = '\0';
-        f = strtod(text, &end);
-    }
-    if (t.n == 0 || end != text + t.n)
+    double f;
+    if (!text_to_double(t, &f))
         return pickle_fail(vm, "\"%.*s\" is not a number", (int)(t.n > 80 ? 80 : t.n), t.s);
     return pickle_make_float(vm, f, out);
 }

@@ -214,6 +214,8 @@ int ckpt_zip_open(const struct ckpt_file *file, struct ckpt_arena *arena, struct
         return ckpt_fail(err, -E2BIG,
                          "the ZIP archive has more than %u entries (limit of ZIP entries)",
                          CKPT_LIMIT_ZIP_ENTRIES);
+    if (n == 0)
+        return ckpt_fail(err, -EINVAL, "the ZIP archive has no entries");
     zip->entry = ckpt_arena_array(arena, (size_t)n, sizeof *zip->entry);
     if (!zip->entry)
         return ckpt_fail_memory(err, "listing the ZIP archive");
