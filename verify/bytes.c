@@ -50,19 +50,28 @@ static void add_mismatch(struct check *c, uint64_t index, const uint8_t *expecte
     describe(m->served, served, unit);
 }
 
+/* What has to happen to an element, by what the source says of itself. */
+static struct ckpt_element_map true_map(const struct ckpt_tensor *source, enum ckpt_dtype to) {
+    return (struct ckpt_element_map){.from = source->dtype,
+                                     .to = to,
+                                     .swap = source->swap,
+                                     .conj = source->conj,
+                                     .neg = source->neg};
+}
+
 /* What units [from, from + n) of a part should be. NULL naive: zeros. */
 static int expect(const struct check *c, const struct ckpt_naive *naive, int64_t from, int64_t n,
                   uint32_t unit, struct ckpt_err *err) {
-    const struct ckpt_element_map *const map = &c->tensor->map;
     if (!naive) {
         memset(c->expected, 0, (size_t)n * unit);
         return 0;
     }
-    if (ckpt_map_identity(map))
+    const struct ckpt_element_map map = true_map(naive->source, c->tensor->dtype);
+    if (ckpt_map_identity(&map))
         return ckpt_source_raw(naive, from, n, c->expected, err);
     const int rc = ckpt_source_raw(naive, from, n, c->raw, err);
     for (int64_t i = 0; rc == 0 && i < n; i++)
-        ckpt_element_convert(map, c->raw + i * naive->unit, c->expected + i * unit);
+        ckpt_element_convert(&map, c->raw + i * naive->unit, c->expected + i * unit);
     return rc;
 }
 
@@ -138,10 +147,11 @@ static int check_tensor(struct check *c, struct ckpt_err *err) {
 }
 
 /* Sorts a failure into the result; only what ends the whole run is passed on. */
-static int take_failure(struct check *c, int rc, const struct ckpt_err *err) {
+static int take_failure(struct check *c, int rc, const struct ckpt_err *found,
+                        struct ckpt_err *err) {
     struct ckpt_bytes_result *const r = c->result;
     if (rc == -EINTR || rc == -ENOMEM)
-        return rc;
+        return ckpt_fail(err, rc, "%s", found->text);
     if (rc == -EOPNOTSUPP) {
         r->unchecked++;
         return 0;
@@ -149,7 +159,7 @@ static int take_failure(struct check *c, int rc, const struct ckpt_err *err) {
     const enum ckpt_status status =
         rc == -EINVAL ? CKPT_STATUS_CONVERT_FAIL : CKPT_STATUS_LOAD_FAIL;
     if (status < r->status)
-        ckpt_reason_set(&r->reason, "%.*s: %s", CKPT_TEXT_ARGS(c->tensor->key), err->text);
+        ckpt_reason_set(&r->reason, "%.*s: %s", CKPT_TEXT_ARGS(c->tensor->key), found->text);
     r->status = ckpt_status_worst(r->status, status);
     return 0;
 }
@@ -158,11 +168,12 @@ static int check_all(struct check *c, const struct ckpt_model *m, struct ckpt_er
     for (size_t i = 0; i < m->ntensors; i++) {
         c->tensor = &m->tensor[i];
         c->of_tensor = 0;
-        int rc = check_tensor(c, err);
+        struct ckpt_err found = {0};
+        int rc = check_tensor(c, &found);
         if (rc == 0)
             c->result->tensors++;
         else
-            rc = take_failure(c, rc, err);
+            rc = take_failure(c, rc, &found, err);
         if (rc < 0)
             return rc;
     }
