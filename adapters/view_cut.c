@@ -102,7 +102,8 @@ const char *ckpt_shape_text(char buf[CKPT_SHAPE_TEXT], const int64_t *shape, uin
 }
 
 bool ckpt_view_straddles(const struct ckpt_view *v) {
-    return v->unit_elements > 1 && v->ndim > 0 && v->shape[v->ndim - 1] % v->unit_elements != 0;
+    return v->unit_elements > 1 && v->ndim > 0 && v->shape[v->ndim - 1] % v->unit_elements != 0 &&
+           ckpt_view_count(v) > 0;
 }
 
 int ckpt_view_check_dim(const struct ckpt_view *v, const char *operation, uint32_t dim,
