@@ -85,7 +85,7 @@ def main():
     assert all(e <= 1e-6 for e in errors.values()), errors
     verify(a1 / "a1_state.pt", None, "PASS", 0)
     verify(a1 / "a1_full.pt", "chain=fc1:relu:fc3", "TEST_FAIL", 2)
-    verify(a1 / "a1_full.pt", "graph=model.pt2", "TEST_SKIP", 2)
+    verify(a1 / "a1_full.pt", f"graph={a1}/a1.safetensors", "TEST_SKIP", 2)
     probes = FIXTURES / "verify"
     layers = verify(probes / "probe_layers_full.pt", f"reference={probes}/probe_layers.reference.safetensors", "PASS", 0)
     assert {layer["status"] for layer in layers["layers"]} == {"PASS", "SKIP"}
