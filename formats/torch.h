@@ -49,15 +49,6 @@ struct torch_tensor {
     const char *error;       /* damaged: the reason */
 };
 
-struct torch_storage_class {
-    const char *name; /* "FloatStorage" */
-    enum ckpt_dtype dtype;
-    uint8_t bytes; /* of an element, also where there is no dtype */
-};
-
-/* By the class's name, in any of torch's modules that have it; NULL unknown. */
-const struct torch_storage_class *torch_storage_class_find(const struct ckpt_value *global);
-
 /* What all containers share while they read. */
 struct torch_reader {
     struct ckpt_checkpoint *c;

@@ -91,6 +91,17 @@ static int run_pickle(struct stream *s, const char *what, const struct ckpt_pick
     return 0;
 }
 
+/* torch ignores what is said of the writer's machine, and always wrote little-endian storages. */
+static int check_system(struct stream *s, const struct ckpt_value *system, struct ckpt_err *err) {
+    const struct ckpt_value *little = ckpt_value_get(system, "little_endian");
+    if (!little || little->kind != CKPT_VALUE_BOOL || little->b)
+        return 0;
+    const int rc =
+        ckpt_checkpoint_warn(s->r->c, "the file says that a big-endian machine wrote it; "
+                                      "its numbers are read as little-endian, as torch does");
+    return rc ? ckpt_fail_memory(err, "reading the checkpoint") : 0;
+}
+
 static int read_head(struct stream *s, struct ckpt_err *err) {
     struct ckpt_value *v;
     int rc = run_pickle(s, "the magic number", NULL, &v, err);
@@ -101,7 +112,8 @@ static int read_head(struct stream *s, struct ckpt_err *err) {
     if (v->kind != CKPT_VALUE_INT || v->i != PROTOCOL_VERSION)
         return ckpt_fail(err, -EINVAL, "a legacy torch file of protocol version %lld, expected %d",
                          v->kind == CKPT_VALUE_INT ? (long long)v->i : -1LL, PROTOCOL_VERSION);
-    return run_pickle(s, "the system information", NULL, &v, err); /* torch ignores it too */
+    rc = run_pickle(s, "the system information", NULL, &v, err);
+    return rc ? rc : check_system(s, v, err);
 }
 
 /* ('module', class, file, source text) stands where the class would, and is the class. */

@@ -8,7 +8,11 @@
 
 /* Storage classes, and persistent ids that name storages. */
 
-static const struct torch_storage_class classes[] = {
+static const struct storage_class {
+    const char *name;
+    enum ckpt_dtype dtype; /* NONE: quantised, not served */
+    uint8_t bytes;         /* of an element */
+} classes[] = {
     {"DoubleStorage", CKPT_DT_F64, 8},       {"FloatStorage", CKPT_DT_F32, 4},
     {"HalfStorage", CKPT_DT_F16, 2},         {"BFloat16Storage", CKPT_DT_BF16, 2},
     {"LongStorage", CKPT_DT_I64, 8},         {"IntStorage", CKPT_DT_I32, 4},
@@ -20,7 +24,8 @@ static const struct torch_storage_class classes[] = {
     {"QUInt4x2Storage", CKPT_DT_NONE, 1},    {"QUInt2x4Storage", CKPT_DT_NONE, 1},
 };
 
-const struct torch_storage_class *torch_storage_class_find(const struct ckpt_value *global) {
+/* By the class's name, in any of torch's modules that have it; NULL unknown. */
+static const struct storage_class *find_class(const struct ckpt_value *global) {
     if (!pickle_is(global, CKPT_VALUE_GLOBAL))
         return NULL;
     const struct pickle_global *g = (const struct pickle_global *)global;
@@ -123,7 +128,7 @@ static int set_error(struct torch_reader *r, struct torch_storage *s, struct ckp
 static int fill_storage(struct torch_reader *r, struct torch_storage *s, struct ckpt_text key,
                         const struct ckpt_value *id, struct ckpt_err *err) {
     struct ckpt_value *const *item = id->seq.item;
-    const struct torch_storage_class *cls = torch_storage_class_find(item[1]);
+    const struct storage_class *cls = find_class(item[1]);
     const bool named = item[1]->kind == CKPT_VALUE_GLOBAL;
     if (!cls)
         return set_error(r, s, err, "its storage is of an unknown class",
