@@ -208,7 +208,7 @@ int ckpt_renumber_items(struct ckpt_build *b) {
         return rc;
     take_keys(b, key);
     b->model->nrenumbered = done.changed;
-    return except && done.exempt == 0 ? ckpt_build_warn(b, "contiguous_except=%s matches no list",
+    return except && done.exempt == 0 ? ckpt_build_warn(b, "contiguous_except='%s' matches no list",
                                                         b->options->contiguous_except)
                                       : 0;
 }

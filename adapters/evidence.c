@@ -112,8 +112,8 @@ static int decide_by_option(struct ckpt_build *b, struct modules *m,
         size_t n = 0;
         for (; ckpt_kind_names[n]; n++)
             names[n] = ckpt_text_of(ckpt_kind_names[n]);
-        return ckpt_fail(b->err, -EINVAL, "%s: no kind of module is called '%.*s'%s", map->where,
-                         CKPT_TEXT_ARGS(map->value),
+        return ckpt_fail(b->err, -EINVAL, "%s'%.*s': no kind of module is called '%.*s'%s",
+                         map->where, CKPT_TEXT_ARGS(map->pattern), CKPT_TEXT_ARGS(map->value),
                          ckpt_build_did_you_mean(b, map->value, names, n));
     }
     CKPT_AUTO(regex) struct ckpt_regex *re = NULL;
@@ -133,7 +133,7 @@ static int decide_by_option(struct ckpt_build *b, struct modules *m,
     for (size_t i = 0; paths && i < m->n; i++)
         paths[i] = m->facts[i].path;
     const struct ckpt_text literal = ckpt_regex_literal(map->pattern, a);
-    return ckpt_build_warn(b, "%s%.*s matches no module%s", map->where,
+    return ckpt_build_warn(b, "%s'%.*s' matches no module%s", map->where,
                            CKPT_TEXT_ARGS(map->pattern),
                            ckpt_build_did_you_mean(b, literal, paths, paths ? m->n : 0));
 }

@@ -12,7 +12,7 @@ static int warn_no_match(struct ckpt_build *b, const char *option, struct ckpt_t
     for (size_t i = 0; keys && i < m->ntensors; i++)
         keys[i] = m->tensor[i].key;
     return ckpt_build_warn(
-        b, "%s%.*s matches no tensor%s", option, CKPT_TEXT_ARGS(pattern),
+        b, "%s'%.*s' matches no tensor%s", option, CKPT_TEXT_ARGS(pattern),
         ckpt_build_did_you_mean(b, ckpt_regex_literal(pattern, a), keys, keys ? m->ntensors : 0));
 }
 

@@ -226,7 +226,7 @@ static int warn_dtype(struct ckpt_build *b, enum ckpt_dtype dtype, size_t n,
 int ckpt_warn_dtypes(struct ckpt_build *b) {
     const struct ckpt_model *m = b->model;
     size_t count[CKPT_DT_COUNT] = {0};
-    struct ckpt_text first[CKPT_DT_COUNT];
+    struct ckpt_text first[CKPT_DT_COUNT] = {0};
     for (size_t i = 0; i < m->ntensors; i++)
         if (m->tensor[i].in_model && count[m->tensor[i].dtype]++ == 0)
             first[m->tensor[i].dtype] = m->tensor[i].key;

@@ -20,7 +20,7 @@ enum ckpt_tristate { CKPT_AUTO_, CKPT_ON, CKPT_OFF };
 /* `pattern=>value` of -o map= and kind=, in the order given. */
 struct ckpt_mapping {
     struct ckpt_text pattern, value;
-    const char *where; /* "map=" or "rules.txt:3", for messages */
+    const char *where; /* "map=" or "names.map:3: ", begins messages */
 };
 
 struct ckpt_adapt_options {

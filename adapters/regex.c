@@ -43,7 +43,7 @@ static int compile(struct ckpt_regex *re, bool whole, struct ckpt_err *err) {
     re->code = pcre2_compile((PCRE2_SPTR)re->pattern.s, re->pattern.n,
                              options | PCRE2_NEVER_BACKSLASH_C, &code, &at, NULL);
     if (!re->code)
-        return ckpt_fail(err, -EINVAL, "%s: the regex '%.*s' is wrong at byte %zu: %s", re->where,
+        return ckpt_fail(err, -EINVAL, "%s'%.*s': the regex is wrong at byte %zu: %s", re->where,
                          CKPT_TEXT_ARGS(re->pattern), (size_t)at, message(code, text, sizeof text));
     /* Without JIT (some machines forbid executable memory) the interpreter does the same. */
     (void)pcre2_jit_compile(re->code, PCRE2_JIT_COMPLETE);
@@ -61,8 +61,8 @@ int ckpt_regex_new(struct ckpt_text pattern, bool whole, const char *where, stru
                    struct ckpt_err *err) {
     *out = NULL;
     if (pattern.n > PATTERN_MAX)
-        return ckpt_fail(err, -EINVAL, "%s: a regex of %zu bytes; at most %d are allowed", where,
-                         pattern.n, PATTERN_MAX);
+        return ckpt_fail(err, -EINVAL, "%sa regex of %zu bytes, '%.20s...'; at most %d are allowed",
+                         where, pattern.n, pattern.s, PATTERN_MAX);
     struct ckpt_regex *re = calloc(1, sizeof *re + pattern.n + 1);
     if (!re)
         return ckpt_fail_memory(err, "compiling a regex");
@@ -81,7 +81,7 @@ int ckpt_regex_new(struct ckpt_text pattern, bool whole, const char *where, stru
 static int gave_up(const struct ckpt_regex *re, struct ckpt_text subject, int code,
                    struct ckpt_err *err) {
     char text[256];
-    return ckpt_fail(err, -EINVAL, "%s: the regex '%.*s' gave up on '%.*s': %s", re->where,
+    return ckpt_fail(err, -EINVAL, "%s'%.*s': the regex gave up on '%.*s': %s", re->where,
                      CKPT_TEXT_ARGS(re->pattern), CKPT_TEXT_ARGS(subject),
                      message(code, text, sizeof text));
 }
@@ -103,9 +103,9 @@ static int substitute(struct ckpt_regex *re, struct ckpt_text subject, struct ck
         re->code, (PCRE2_SPTR)subject.s, subject.n, 0, options | PCRE2_SUBSTITUTE_UNSET_EMPTY,
         re->data, re->limits, (PCRE2_SPTR)replacement.s, replacement.n, (PCRE2_UCHAR *)buffer, &n);
     if (rc == PCRE2_ERROR_NOMEMORY)
-        return ckpt_fail(
-            err, -EINVAL, "%s: the regex '%.*s' makes a key of more than %d bytes of '%.*s'",
-            re->where, CKPT_TEXT_ARGS(re->pattern), CKPT_REGEX_RESULT_MAX, CKPT_TEXT_ARGS(subject));
+        return ckpt_fail(err, -EINVAL, "%s'%.*s': makes a key of more than %d bytes of '%.*s'",
+                         re->where, CKPT_TEXT_ARGS(re->pattern), CKPT_REGEX_RESULT_MAX,
+                         CKPT_TEXT_ARGS(subject));
     if (rc < 0)
         return gave_up(re, subject, rc, err);
     if (rc == 0)
@@ -131,8 +131,9 @@ int ckpt_regex_expand(struct ckpt_regex *re, struct ckpt_text subject, struct ck
 int ckpt_regex_check_replacement(struct ckpt_regex *re, struct ckpt_text replacement,
                                  struct ckpt_err *err) {
     if (replacement.n > PATTERN_MAX)
-        return ckpt_fail(err, -EINVAL, "%s: a replacement of %zu bytes; at most %d are allowed",
-                         re->where, replacement.n, PATTERN_MAX);
+        return ckpt_fail(err, -EINVAL,
+                         "%s'%.*s': a replacement of %zu bytes; at most %d are allowed", re->where,
+                         CKPT_TEXT_ARGS(re->pattern), replacement.n, PATTERN_MAX);
     /* PCRE2 reads a replacement only when something matched. An empty alternative in front always
      * matches and leaves the numbers and names of the groups as they are. */
     const struct ckpt_text p = re->pattern;
@@ -153,9 +154,9 @@ int ckpt_regex_check_replacement(struct ckpt_regex *re, struct ckpt_text replace
     pcre2_code_free(probe);
     if (code >= 0)
         return 0;
-    return ckpt_fail(err, -EINVAL, "%s: the replacement '%.*s' is wrong at byte %zu: %s", re->where,
-                     CKPT_TEXT_ARGS(replacement), n == PCRE2_UNSET ? (size_t)0 : (size_t)n,
-                     message(code, why, sizeof why));
+    return ckpt_fail(err, -EINVAL, "%s'%.*s': the replacement '%.*s' is wrong at byte %zu: %s",
+                     re->where, CKPT_TEXT_ARGS(re->pattern), CKPT_TEXT_ARGS(replacement),
+                     n == PCRE2_UNSET ? (size_t)0 : (size_t)n, message(code, why, sizeof why));
 }
 
 struct ckpt_text ckpt_regex_literal(struct ckpt_text pattern, struct ckpt_arena *a) {

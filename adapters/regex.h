@@ -20,8 +20,8 @@ struct ckpt_regex;
 #define CKPT_REGEX_STEPS 1000000u  /* PCRE2's match limit: backtracking steps of one match */
 #define CKPT_REGEX_RESULT_MAX 8192 /* bytes of a key that a replacement may make */
 
-/* `where` ("map=", "FILE: rule 3") begins messages and must outlive the regex. A pattern that does
- * not compile is -EINVAL with its position. */
+/* `where` ("map=", "FILE: rule 3: ") begins messages and must outlive the regex. A pattern that
+ * does not compile is -EINVAL with its position. */
 int ckpt_regex_new(struct ckpt_text pattern, bool whole, const char *where, struct ckpt_regex **out,
                    struct ckpt_err *err) CKPT_CHECKED;
 void ckpt_regex_free(struct ckpt_regex *re); /* NULL is fine */

@@ -38,7 +38,7 @@ int ckpt_rename_keys(const struct ckpt_mapping *map, size_t nmap, struct ckpt_te
 static int warn_unused(struct ckpt_build *b, const struct ckpt_mapping *map,
                        const struct ckpt_text *key, size_t n) {
     const struct ckpt_text literal = ckpt_regex_literal(map->pattern, &b->model->arena);
-    return ckpt_build_warn(b, "%s%.*s renames no key%s", map->where, CKPT_TEXT_ARGS(map->pattern),
+    return ckpt_build_warn(b, "%s'%.*s' renames no key%s", map->where, CKPT_TEXT_ARGS(map->pattern),
                            ckpt_build_did_you_mean(b, literal, key, n));
 }
 

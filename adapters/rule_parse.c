@@ -172,7 +172,7 @@ static int check_template(const struct ckpt_rule_reader *r, struct ckpt_rule *ru
     return ckpt_regex_check_replacement(rule->match, expanded, r->err);
 }
 
-/* The operation that makes several targets, or NULL; -1 in *out if there are two. */
+/* The operation that makes several targets, or NULL; two are an error. */
 static int fan_of(const struct ckpt_rule_reader *r, struct ckpt_rule_op *op, uint32_t n,
                   struct ckpt_rule_op **out) {
     *out = NULL;
@@ -283,6 +283,9 @@ static int check_keys(const struct ckpt_rule_reader *r, struct ckpt_rule *rule) 
 static int read_rule(struct ckpt_rule_reader *r, const cJSON *v, struct ckpt_rule *rule) {
     static const char *const names[] = {"match", "kind", "rank",    "when",  "name",
                                         "ops",   "cast", "targets", "about", NULL};
+    const char *prefix = ckpt_arena_printf(&r->rules->arena, "%s: ", r->where);
+    if (!prefix)
+        return ckpt_fail_memory(r->err, "reading rules");
     rule->where = r->where;
     if (!cJSON_IsObject(v))
         return ckpt_fail(r->err, -EINVAL, "%s is %s, expected an object", r->where, type_name(v));
@@ -291,7 +294,7 @@ static int read_rule(struct ckpt_rule_reader *r, const cJSON *v, struct ckpt_rul
     if (rc == 0 && !cJSON_IsString(match))
         rc = ckpt_rule_want(r, "match", "a string", match);
     if (rc == 0)
-        rc = ckpt_regex_new(ckpt_text_of(match->valuestring), true, r->where, &rule->match, r->err);
+        rc = ckpt_regex_new(ckpt_text_of(match->valuestring), true, prefix, &rule->match, r->err);
     if (rc == 0)
         rc = read_kinds(r, v, rule);
     if (rc == 0)

@@ -109,7 +109,7 @@ static int read_join(const struct op_reader *o, const cJSON *v, struct ckpt_rule
         return join->key.s ? 0 : ckpt_fail_memory(o->r->err, "reading rules");
     }
     const cJSON *word = cJSON_IsArray(v) ? v->child : NULL;
-    if (!cJSON_IsString(word) || strcmp(word->valuestring, "zeros") != 0 || !word->next ||
+    if (!word || !cJSON_IsString(word) || strcmp(word->valuestring, "zeros") != 0 || !word->next ||
         word->next->next)
         return bad(o);
     const int rc = read_list(o, word->next, 0, &join->shape, &join->ndim);
@@ -163,7 +163,7 @@ static const struct op_row {
 static int read_op(const struct ckpt_rule_reader *r, const cJSON *v, uint32_t number,
                    struct ckpt_rule_op *op) {
     const cJSON *name = cJSON_IsArray(v) ? v->child : NULL;
-    if (!cJSON_IsString(name))
+    if (!name || !cJSON_IsString(name))
         return ckpt_fail(r->err, -EINVAL,
                          "%s: operation %u: expected an array that begins with a name", r->where,
                          number);

@@ -115,7 +115,7 @@ static void test_unknown_kind(void **state) {
     struct ckpt_err err;
     assert_int_equal(ckpt_model_build(c, &o, &m, &err), -EINVAL);
     assert_string_equal(err.text,
-                        "kind=: no kind of module is called 'liner'; did you mean 'linear'?");
+                        "kind='a': no kind of module is called 'liner'; did you mean 'linear'?");
     ckpt_checkpoint_close(c);
 }
 

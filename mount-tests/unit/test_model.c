@@ -274,11 +274,11 @@ static void test_filter(void **state) {
     m = build(c, &o);
     assert_int_equal(m->nwarnings, 1);
     assert_string_equal(m->warnings[0].s,
-                        "exclude=^n\\.gama$ matches no tensor; did you mean 'n.gamma'?");
+                        "exclude='^n\\.gama$' matches no tensor; did you mean 'n.gamma'?");
     ckpt_model_free(m);
     const char *const broken[] = {"["};
     o = (struct ckpt_adapt_options){.include = broken, .ninclude = 1};
-    assert_non_null(strstr(refusal(c, &o), "include=: the regex '[' is wrong at byte 1"));
+    assert_non_null(strstr(refusal(c, &o), "include='[': the regex is wrong at byte 1"));
     ckpt_checkpoint_close(c);
 }
 
@@ -289,10 +289,10 @@ static void test_unused_map(void **state) {
     struct ckpt_adapt_options o = {.map = &map, .nmap = 1};
     struct ckpt_model *m = build(c, &o);
     assert_string_equal(m->warnings[0].s,
-                        "map=^fc\\.wieght$ renames no key; did you mean 'fc.weight'?");
+                        "map='^fc\\.wieght$' renames no key; did you mean 'fc.weight'?");
     ckpt_model_free(m);
     o.strict = true;
-    assert_string_equal(refusal(c, &o), "map=^fc\\.wieght$ renames no key; did you mean "
+    assert_string_equal(refusal(c, &o), "map='^fc\\.wieght$' renames no key; did you mean "
                                         "'fc.weight'? (strict: a warning is an error)");
     ckpt_checkpoint_close(c);
 }
