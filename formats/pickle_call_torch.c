@@ -94,7 +94,7 @@ static const char *take_geometry(struct pickle_vm *vm, const struct ckpt_value *
 }
 
 static bool flag(const struct ckpt_value *dict, const char *name) {
-    const struct ckpt_value *v = ckpt_value_get(dict, name);
+    const struct ckpt_value *v = pickle_dict_get(dict, name);
     return pickle_is(v, CKPT_VALUE_BOOL) && v->b;
 }
 

@@ -117,6 +117,14 @@ static struct ckpt_value **find(const struct pickle_object *d, const struct ckpt
     return NULL;
 }
 
+struct ckpt_value *pickle_dict_get(const struct ckpt_value *dict, const char *key) {
+    const struct ckpt_value text = {.kind = CKPT_VALUE_STR, .text = ckpt_text_of(key)};
+    if (!pickle_is(dict, CKPT_VALUE_DICT))
+        return NULL;
+    struct ckpt_value **v = find((const struct pickle_object *)dict, &text);
+    return v ? *v : NULL;
+}
+
 static int reindex(struct pickle_vm *vm, struct pickle_object *d, size_t nslot) {
     d->slot = ckpt_arena_array(vm->arena, nslot, sizeof *d->slot);
     if (!d->slot)

@@ -93,8 +93,8 @@ static struct ckpt_value *state_dict(struct ckpt_value *state) {
 
 /* A torch.nn.Module is known by its state alone; its class may be anybody's. */
 static bool is_module_state(const struct ckpt_value *state) {
-    return pickle_is(ckpt_value_get(state, "_parameters"), CKPT_VALUE_DICT) &&
-           pickle_is(ckpt_value_get(state, "_modules"), CKPT_VALUE_DICT);
+    return pickle_is(pickle_dict_get(state, "_parameters"), CKPT_VALUE_DICT) &&
+           pickle_is(pickle_dict_get(state, "_modules"), CKPT_VALUE_DICT);
 }
 
 static int keep_state(struct pickle_vm *vm, struct ckpt_value *target, struct ckpt_value *state) {

@@ -8,6 +8,8 @@
 
 /* Storage classes, and persistent ids that name storages. */
 
+#define KEY_BYTES_MAX 1000 /* real ones are small numbers or, once, addresses */
+
 static const struct storage_class {
     const char *name;
     enum ckpt_dtype dtype; /* NONE: quantised, not served */
@@ -87,6 +89,8 @@ static bool apply_view(struct torch_storage *s, const struct ckpt_value *view, u
 
 static int key_text(struct torch_reader *r, const struct ckpt_value *key, struct ckpt_text *out,
                     struct ckpt_err *err) {
+    if (key->kind == CKPT_VALUE_STR && key->text.n > KEY_BYTES_MAX)
+        return ckpt_fail(err, -EINVAL, "a storage key of %zu bytes", key->text.n);
     if (key->kind == CKPT_VALUE_STR) {
         *out = key->text;
         return 0;

@@ -188,6 +188,9 @@ int torch_tree_read(struct torch_reader *r, struct ckpt_value *root, struct ckpt
         return ckpt_fail_memory(err, "walking the checkpoint");
     w->r = r;
     w->err = err;
+    /* Paths repeat the keys above them: a long key above many tensors must not fill the memory. */
+    r->c->arena.limit = r->c->arena.used + CKPT_LIMIT_PICKLE_ARENA;
     const int rc = walk(w, root);
+    r->c->arena.limit = 0;
     return rc ? rc : check_keys(r->c, err);
 }

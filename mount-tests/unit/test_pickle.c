@@ -347,6 +347,19 @@ static void test_hashing_is_charged(void **state) {
     ckpt_arena_fini(&a);
 }
 
+/* Objects without end that share one large state: each BUILD asks whether it is a module's. */
+static void test_build_with_a_large_state(void **state) {
+    enum { KEYS = 100000, OBJECTS = 300000 };
+    struct ckpt_str s = {0};
+    (void)state;
+    ckpt_str_puts(&s, "cm\nC\np1\n0}p2\n0g2\n");
+    for (int i = 0; i < KEYS; i++)
+        ckpt_str_printf(&s, "I%d\nNs", i);
+    ckpt_str_puts(&s, "0");
+    check_limit(s.s, "g1\n)\x81g2\nb0", OBJECTS, "N.", NULL);
+    ckpt_str_fini(&s);
+}
+
 /* A dict far beyond where it is searched linearly keeps order and finds every key again. */
 static void test_large_dict(void **state) {
     enum { KEYS = 5000 };
@@ -416,6 +429,7 @@ int main(void) {
         cmocka_unit_test(test_depth),
         cmocka_unit_test(test_object_limit),
         cmocka_unit_test(test_hashing_is_charged),
+        cmocka_unit_test(test_build_with_a_large_state),
         cmocka_unit_test(test_large_dict),
         cmocka_unit_test(test_persistent_ids),
         cmocka_unit_test(test_table_is_complete),
