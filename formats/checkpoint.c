@@ -176,7 +176,7 @@ static int read_file(struct ckpt_checkpoint *c, const char *source,
         if (!formats[i]->directory && formats[i]->detect(source, f))
             return formats[i]->read(c, source, options, err);
     /* Nothing recognises it. If its name says safetensors, that reader knows best what is wrong. */
-    if (f->size > 0 && ckpt_text_ends(ckpt_text_of(f->name), ".safetensors"))
+    if (!ckpt_recognise_other(f) && ckpt_text_ends(ckpt_text_of(f->name), ".safetensors"))
         return ckpt_format_safetensors.read(c, source, options, err);
     return ckpt_fail_unknown(f, err);
 }

@@ -31,7 +31,9 @@ static const struct {
 #undef MAGIC
 };
 
-static const char *what_is(const struct ckpt_file *f) {
+const char *ckpt_recognise_other(const struct ckpt_file *f) {
+    if (f->size == 0)
+        return "the file is empty (an unfinished download or save?)";
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (f->size >= known[i].n && memcmp(f->data, known[i].magic, known[i].n) == 0)
             return known[i].what;
@@ -57,9 +59,6 @@ static int fail_with_bytes(const struct ckpt_file *f, struct ckpt_err *err) {
 }
 
 int ckpt_fail_unknown(const struct ckpt_file *f, struct ckpt_err *err) {
-    if (f->size == 0)
-        return ckpt_fail(err, -EINVAL,
-                         "not a checkpoint: the file is empty (an unfinished download or save?)");
-    const char *what = what_is(f);
+    const char *what = ckpt_recognise_other(f);
     return what ? ckpt_fail(err, -EINVAL, "not a checkpoint: %s", what) : fail_with_bytes(f, err);
 }

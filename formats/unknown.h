@@ -4,6 +4,9 @@
 #include "base/err.h"
 #include "formats/file.h"
 
+/* What people mistake for a checkpoint and the file is ("compressed with gzip: ..."), or NULL. */
+const char *ckpt_recognise_other(const struct ckpt_file *f);
+
 /* Returns -EINVAL with the sentence in err. */
 int ckpt_fail_unknown(const struct ckpt_file *f, struct ckpt_err *err);
 

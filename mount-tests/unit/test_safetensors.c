@@ -292,6 +292,12 @@ static void other_files(void **state) {
         put("file.bin", cases[i].bytes, cases[i].n);
         expect_refusal(scratch_path("file.bin"), cases[i].part);
     }
+    put("page.safetensors", "<html></html>", 13);
+    expect_refusal(scratch_path("page.safetensors"), "HTML");
+    put("short.safetensors", "\0\0\0", 3);
+    expect_refusal(scratch_path("short.safetensors"), "3 bytes are too short");
+    unlink(scratch_path("page.safetensors"));
+    unlink(scratch_path("short.safetensors"));
     expect_refusal(scratch_path("absent.pt"), "no such file");
     expect_refusal("/dev/null", "not a regular file");
     unlink(scratch_path("file.bin"));
