@@ -131,7 +131,8 @@ static ssize_t add_direct(const struct request *whole, struct ckpt_err *err) {
 
 /* --- from bands --- */
 
-/* The next band is worth computing if the reader came from the one before, or is at the start. */
+/* The next band is worth computing if the reader came from the one before; in the first band, if it
+ * has begun to go through it (a look at a tensor's first bytes is no such thing). */
 static void prefetch_after(const struct request *q, struct ckpt_band_key key,
                            const struct ckpt_band_shape *shape) {
     if (!q->reader->prefetch)
@@ -141,7 +142,7 @@ static void prefetch_after(const struct request *q, struct ckpt_band_key key,
     if (number + 1 >= bands)
         return;
     key.number = number - 1;
-    const bool sequential = number == 0 || ckpt_bands_has(q->reader->bands, &key);
+    const bool sequential = number == 0 ? q->off > 0 : ckpt_bands_has(q->reader->bands, &key);
     key.number = number + 1;
     if (sequential && !ckpt_bands_has(q->reader->bands, &key))
         ckpt_prefetch_add(q->reader->prefetch, &key);
@@ -254,12 +255,15 @@ __attribute__((noinline)) static void copy_iovecs(const struct ckpt_reply *reply
     }
 }
 
-/* The iovecs may point into a mapping. */
-static int copy_out(const struct ckpt_adapted *t, const struct ckpt_reply *reply, uint8_t *buf,
-                    struct ckpt_err *err) {
+/* The iovecs may point into a mapping: that of the part at byte `off`, or of one after it. */
+static int copy_out(const struct ckpt_adapted *t, uint64_t off, const struct ckpt_reply *reply,
+                    uint8_t *buf, struct ckpt_err *err) {
     int rc;
     CKPT_GUARDED(rc, copy_iovecs(reply, buf));
-    return rc < 0 ? ckpt_source_failed(t->source->blob, err) : 0;
+    if (rc == 0)
+        return 0;
+    const struct ckpt_tensor *const source = part_at(t, &off)->source;
+    return ckpt_source_failed(source ? source->blob : t->source->blob, err);
 }
 
 int ckpt_reader_read(struct ckpt_reader *r, const struct ckpt_adapted *t, uint64_t off, size_t len,
@@ -273,7 +277,7 @@ int ckpt_reader_read(struct ckpt_reader *r, const struct ckpt_adapted *t, uint64
     while (done < len) {
         const size_t want = len - done < READ_PIECE ? len - done : READ_PIECE;
         const ssize_t n = ckpt_reader_add(r, t, off + done, want, &reply, err);
-        const int rc = n < 0 ? (int)n : copy_out(t, &reply, (uint8_t *)buf + done, err);
+        const int rc = n < 0 ? (int)n : copy_out(t, off + done, &reply, (uint8_t *)buf + done, err);
         ckpt_reply_done(r, &reply);
         if (rc < 0)
             return rc;

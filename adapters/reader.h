@@ -13,6 +13,9 @@
  * A second reader of a band waits for the first; no lock is held while one is computed; the band
  * after the last one of a sequential reader is prefetched by a worker.
  *
+ * Tensors, and all that they point to, must outlive the reader: bands are keyed by them, and the
+ * worker may still be computing one.
+ *
  * Threads: all functions may be called from any thread, on any number of requests at once.
  */
 #include <stdatomic.h>
@@ -46,9 +49,11 @@ struct ckpt_reply {
 };
 
 /* Appends the bytes [off, off+len) of t to the reply, fewer only if the iovecs run out: returns the
- * bytes added (> 0 for len > 0) or a negative errno: -EIO the source failed, -EINTR, -ENOMEM.
- * [off, off+len) lies inside t. Iovecs may point into mappings: whoever copies from them (not the
- * kernel) does so inside CKPT_GUARDED. */
+ * bytes added (> 0 for len > 0 unless the reply is full) or a negative errno: -EIO the source
+ * failed, -EINTR, -ENOMEM; then the reply must be done with, too. [off, off+len) lies inside t.
+ * What is not in a mapping is held in memory until ckpt_reply_done, so ask for a MiB or a few at a
+ * time; whoever streams a whole tensor does so in a loop of add, write, done. Iovecs may point into
+ * mappings: whoever copies from them (not the kernel) does so inside CKPT_GUARDED. */
 ssize_t ckpt_reader_add(struct ckpt_reader *r, const struct ckpt_adapted *t, uint64_t off,
                         size_t len, struct ckpt_reply *reply, struct ckpt_err *err) CKPT_CHECKED;
 /* Other bytes of a reply: they must outlive it. Bytes added, 0 when the iovecs ran out. */
