@@ -18,22 +18,34 @@ static void say(const struct ckpt_session *s, const char *mountpoint) {
            m->ncast, mountpoint);
 }
 
+/* What is left to do once the mount answers. */
+struct arrival {
+    const struct ckpt_command *command;
+    const struct ckpt_session *session;
+    int ready; /* for ckpt_daemon_ready; -1: in the foreground */
+};
+
+static void arrive(void *arg) {
+    const struct arrival *a = arg;
+    if (a->command->verbose)
+        say(a->session, a->command->mountpoint);
+    fflush(stdout);
+    if (a->ready >= 0)
+        ckpt_daemon_ready(a->ready);
+}
+
 static int serve(const struct ckpt_command *c, struct ckpt_session *s, struct ckpt_mount *m,
                  struct ckpt_err *err) {
-    int ready = -1;
-    int rc = c->foreground ? 0 : ckpt_daemon_fork(&ready, err);
+    struct arrival arrival = {.command = c, .session = s, .ready = -1};
+    int rc = c->foreground ? 0 : ckpt_daemon_fork(&arrival.ready, err);
     if (rc == 0)
-        rc = ckpt_mount_start(m, err); /* before the reader's worker: it blocks signals */
+        rc = ckpt_mount_start(m, arrive, &arrival, err);
     if (rc == 0)
         rc = ckpt_session_start(s, !c->options.single_thread, err);
-    if (rc < 0)
-        return rc;
-    if (c->verbose)
-        say(s, c->mountpoint);
-    fflush(stdout);
-    if (!c->foreground)
-        ckpt_daemon_ready(ready);
-    return ckpt_mount_serve(m, err);
+    if (rc == 0)
+        rc = ckpt_mount_serve(m, err);
+    ckpt_mount_end(m); /* the minder knows `arrival` */
+    return rc;
 }
 
 int ckpt_cmd_mount(const struct ckpt_command *c, struct ckpt_err *err) {

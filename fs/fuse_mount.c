@@ -3,7 +3,8 @@
  *
  *     main thread     fuse_session_loop_mt, or the single-threaded loop
  *     workers         libfuse's, each with its own clone of /dev/fuse
- *     minder          read-ahead once the mount serves; then signals:
+ *     minder          asks the mount for its root, sets read-ahead, says that it serves; then
+ *                     signals:
  *                       SIGTERM          detach lazily; the loop ends when the last reader is gone
  *                       SIGINT, SIGHUP   end the loop, unmount
  *                       SIGTERM again    likewise
@@ -35,6 +36,8 @@ struct ckpt_mount {
     struct fuse_session *fuse;
     bool mounted, has_minder;
     pthread_t main, minder;
+    void (*serving)(void *arg);
+    void *arg;
     atomic_bool done; /* the loop has ended */
 };
 
@@ -139,7 +142,8 @@ static void minded_signals(sigset_t *set) {
 
 static void *mind(void *arg) {
     struct ckpt_mount *m = arg;
-    ckpt_mountpoint_set_readahead(m->absolute);
+    if (ckpt_mountpoint_set_readahead(m->absolute))
+        m->serving(m->arg);
     sigset_t set;
     minded_signals(&set);
     for (bool detached = false; !atomic_load(&m->done);) {
@@ -157,8 +161,11 @@ static void *mind(void *arg) {
     return NULL;
 }
 
-int ckpt_mount_start(struct ckpt_mount *m, struct ckpt_err *err) {
+int ckpt_mount_start(struct ckpt_mount *m, void (*serving)(void *arg), void *arg,
+                     struct ckpt_err *err) {
     sigset_t set;
+    m->serving = serving;
+    m->arg = arg;
     minded_signals(&set);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     const struct sigaction wake = {.sa_handler = nothing}; /* no SA_RESTART */
@@ -201,17 +208,22 @@ int ckpt_mount_serve(struct ckpt_mount *m, struct ckpt_err *err) {
     return rc < 0 ? ckpt_fail(err, rc, "serving ended: %s", strerror(-rc)) : 0;
 }
 
+void ckpt_mount_end(struct ckpt_mount *m) {
+    atomic_store(&m->done, true);
+    if (m->mounted)
+        fuse_session_unmount(m->fuse); /* closes the device first: who waits for us gets ENOTCONN */
+    m->mounted = false;
+    if (!m->has_minder)
+        return;
+    pthread_kill(m->minder, SIGTERM);
+    pthread_join(m->minder, NULL);
+    m->has_minder = false;
+}
+
 void ckpt_mount_free(struct ckpt_mount *m) {
     if (!m)
         return;
-    atomic_store(&m->done, true);
-    if (m->mounted)
-        fuse_session_unmount(
-            m->fuse); /* closes the device first: whoever waits for us gets ENOTCONN */
-    if (m->has_minder) {
-        pthread_kill(m->minder, SIGTERM);
-        pthread_join(m->minder, NULL);
-    }
+    ckpt_mount_end(m);
     if (m->fuse)
         fuse_session_destroy(m->fuse);
     free(m);

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <spawn.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,20 +79,24 @@ int ckpt_mountpoint_detach(const char *absolute) {
     return status == 0 ? 0 : -EBUSY;
 }
 
-void ckpt_mountpoint_set_readahead(const char *absolute) {
-    struct statx stx;
-    /* Answered by the mount itself, so it serves once this returns: the kernel resets the value
-     * while the mount is being set up. */
-    if (statx(AT_FDCWD, absolute, AT_STATX_FORCE_SYNC, STATX_INO, &stx) != 0)
-        return;
-    if (stx.stx_dev_major != 0 || stx.stx_ino != 1)
-        return; /* unmounted meanwhile: this is what was below */
+static void write_readahead(unsigned major, unsigned minor) {
     char path[64];
-    snprintf(path, sizeof path, "/sys/class/bdi/%u:%u/read_ahead_kb", stx.stx_dev_major,
-             stx.stx_dev_minor);
-    CKPT_AUTO(fd) int fd = open(path, O_WRONLY | O_CLOEXEC);
+    snprintf(path, sizeof path, "/sys/class/bdi/%u:%u/read_ahead_kb", major, minor);
+    CKPT_AUTO(fd) const int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0)
         return;
     const ssize_t n = write(fd, READ_AHEAD_KIB, strlen(READ_AHEAD_KIB));
     (void)n;
+}
+
+/* The question is answered by the mount itself. Not earlier: the kernel resets read-ahead while a
+ * mount is being set up. Not later: it holds the mount busy for a moment. */
+bool ckpt_mountpoint_set_readahead(const char *absolute) {
+    struct statx stx;
+    if (statx(AT_FDCWD, absolute, AT_STATX_FORCE_SYNC, STATX_INO, &stx) != 0)
+        return false;
+    if (stx.stx_dev_major != 0 || stx.stx_ino != 1)
+        return false; /* unmounted meanwhile: this is what was below */
+    write_readahead(stx.stx_dev_major, stx.stx_dev_minor);
+    return true;
 }

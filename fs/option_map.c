@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "adapters/evidence.h"
 #include "adapters/regex.h"
 #include "base/cleanup.h"
 
@@ -85,12 +86,22 @@ static int check(struct ckpt_text pattern, const char *where, const struct ckpt_
     return rc < 0 || !replacement ? rc : ckpt_regex_check_replacement(re, *replacement, err);
 }
 
+static int check_kind(const struct ckpt_mapping *kind, struct ckpt_err *err) {
+    if (ckpt_kind_by_name(kind->value))
+        return check(kind->pattern, kind->where, NULL, err);
+    CKPT_AUTO(str) struct ckpt_str names = {0};
+    for (const char *const *name = ckpt_kind_names; *name; name++)
+        ckpt_str_printf(&names, "%s%s", name == ckpt_kind_names ? "" : ", ", *name);
+    return ckpt_fail(err, -EINVAL, "%s %.*s is none of %s", kind->where,
+                     CKPT_TEXT_ARGS(kind->value), ckpt_str_text(&names).s);
+}
+
 int ckpt_option_patterns_check(const struct ckpt_adapt_options *o, struct ckpt_err *err) {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < o->nmap; i++)
         rc = check(o->map[i].pattern, o->map[i].where, &o->map[i].value, err);
     for (size_t i = 0; rc == 0 && i < o->nkind; i++)
-        rc = check(o->kind[i].pattern, o->kind[i].where, NULL, err);
+        rc = check_kind(&o->kind[i], err);
     for (size_t i = 0; rc == 0 && i < o->ninclude; i++)
         rc = check(ckpt_text_of(o->include[i]), "include=", NULL, err);
     for (size_t i = 0; rc == 0 && i < o->nexclude; i++)

@@ -113,6 +113,7 @@ static void test_refusals(void **state) {
     refuse("reference=/no/such/file", "/no/such/file", "reference");
     refuse("expect=x", "expect", "not available");
     refuse("passthrough", "passthrough", "not available");
+    refuse("kind=.=>lienar", "lienar", "linear");
     refuse("remount", "remount", "unmount");
 }
 
