@@ -182,7 +182,7 @@ static struct opened open_model(const char *path, enum ckpt_dtype cast) {
     const struct ckpt_open_options plain = {0};
     const struct ckpt_adapt_options adapt = {.cast = cast};
     const struct ckpt_reader_options reader = {.no_prefetch = true};
-    struct opened o;
+    struct opened o = {0};
     struct ckpt_err err = {0};
     if (ckpt_checkpoint_open(path, &plain, &o.checkpoint, &err) < 0 ||
         ckpt_model_build(o.checkpoint, &adapt, &o.model, &err) < 0 ||

@@ -30,7 +30,7 @@ static struct ckpt_verify_options options_for(const char *source) {
 static cJSON *verify_model(const struct ckpt_model *m, const struct ckpt_verify_options *o,
                            const char *status) {
     const struct ckpt_reader_options no_prefetch = {.no_prefetch = true};
-    struct ckpt_reader *reader;
+    struct ckpt_reader *reader = NULL;
     struct ckpt_err err = {0};
     CKPT_AUTO(str) struct ckpt_str report = {0};
     enum ckpt_status got;
@@ -52,8 +52,8 @@ static cJSON *verify(const char *path, const struct ckpt_adapt_options *adapt,
                      const struct ckpt_verify_options *o, const char *status) {
     const struct ckpt_open_options plain = {0};
     const struct ckpt_adapt_options burn = {0};
-    struct ckpt_checkpoint *c;
-    struct ckpt_model *m;
+    struct ckpt_checkpoint *c = NULL;
+    struct ckpt_model *m = NULL;
     struct ckpt_err err = {0};
     if (ckpt_checkpoint_open(path, &plain, &c, &err) < 0 ||
         ckpt_model_build(c, adapt ? adapt : &burn, &m, &err) < 0)
@@ -224,8 +224,8 @@ static void wrong_adapter(void **state) {
     (void)state;
     const struct ckpt_open_options plain = {0};
     const struct ckpt_adapt_options burn = {0};
-    struct ckpt_checkpoint *c;
-    struct ckpt_model *m;
+    struct ckpt_checkpoint *c = NULL;
+    struct ckpt_model *m = NULL;
     struct ckpt_view view;
     assert_int_equal(ckpt_checkpoint_open(A1 "sq.pt", &plain, &c, NULL), 0);
     assert_int_equal(ckpt_model_build(c, &burn, &m, NULL), 0);
@@ -329,9 +329,9 @@ static void interrupted(void **state) {
     const struct ckpt_open_options plain = {0};
     const struct ckpt_adapt_options burn = {0};
     const struct ckpt_reader_options no_prefetch = {.no_prefetch = true};
-    struct ckpt_checkpoint *c;
-    struct ckpt_model *m;
-    struct ckpt_reader *reader;
+    struct ckpt_checkpoint *c = NULL;
+    struct ckpt_model *m = NULL;
+    struct ckpt_reader *reader = NULL;
     const atomic_bool cancel = true;
     struct ckpt_verify_options o = options_for(NULL);
     CKPT_AUTO(str) struct ckpt_str report = {0};
@@ -407,8 +407,8 @@ static void probe_inputs(void **state) {
     (void)state;
     const struct ckpt_open_options plain = {0};
     const struct ckpt_adapt_options burn = {0};
-    struct ckpt_checkpoint *c;
-    struct ckpt_model *m;
+    struct ckpt_checkpoint *c = NULL;
+    struct ckpt_model *m = NULL;
     CKPT_AUTO(layers) struct ckpt_layers layers = {0};
     CKPT_AUTO(reference) struct ckpt_reference ref = {0};
     struct ckpt_verify_options o = options_for(NULL);
