@@ -298,6 +298,10 @@ static void other_files(void **state) {
     expect_refusal(scratch_path("short.safetensors"), "3 bytes are too short");
     unlink(scratch_path("page.safetensors"));
     unlink(scratch_path("short.safetensors"));
+    put_safetensors("c128.safetensors",
+                    "{\"a\":{\"dtype\":\"C128\",\"shape\":[1],\"data_offsets\":[0,16]}}", 16);
+    expect_refusal(scratch_path("c128.safetensors"), "unknown dtype \"C128\"");
+    unlink(scratch_path("c128.safetensors"));
     expect_refusal(scratch_path("absent.pt"), "no such file");
     expect_refusal("/dev/null", "not a regular file");
     unlink(scratch_path("file.bin"));
