@@ -119,12 +119,20 @@ static bool left_out(const struct ckpt_model *m, struct ckpt_text path, const ch
     return false;
 }
 
+/* weight_norm keeps weight_g and weight_v instead of weight, spectral_norm weight_orig. */
+static bool is_reparametrised(const struct ckpt_layer *l) {
+    return ckpt_layer_param(l, "weight_v") || ckpt_layer_param(l, "weight_orig");
+}
+
 static void require_weight(const struct ckpt_model *m, const struct ckpt_layer *l,
                            struct ckpt_plan *p) {
     const char *const dot = l->path.n ? "." : "";
     if (bind(l, p, "weight"))
         return;
-    if (left_out(m, l->path, "weight"))
+    if (is_reparametrised(l))
+        ckpt_plan_refuse(p, CKPT_STATUS_SKIP,
+                         "its weight is computed from other tensors, which are not merged yet");
+    else if (left_out(m, l->path, "weight"))
         ckpt_plan_refuse(p, CKPT_STATUS_SKIP, "%.*s%sweight was left out", CKPT_TEXT_ARGS(l->path),
                          dot);
     else

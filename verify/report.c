@@ -324,7 +324,9 @@ static void put_limits(struct writer *w, const struct ckpt_verification *v) {
                    "Tensors were cast: outputs differ by their rounding, which atol= and rtol= may "
                    "have to allow for.");
     if (v->bytes.unchecked)
-        put_string(w, NULL, "Tensors of packed elements that an operation touches are unchecked.");
+        put_string(w, NULL,
+                   "Unchecked: tensors of packed elements that an operation touches; and of a "
+                   "broadcast far larger than its storage, all but both ends.");
     if (strcmp(v->model->dialect, "burn") == 0)
         put_string(w, NULL,
                    "The source is in burn's layout already: its bytes are checked, its layers are "
