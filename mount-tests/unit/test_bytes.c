@@ -283,6 +283,32 @@ static void operations_give_another_shape(void **state) {
     close_model(&o);
 }
 
+/* 2^40 times the same three floats: checked at both ends, at once. */
+static void giant_broadcast(void **state) {
+    (void)state;
+    struct opened o = open_model(FIXTURES "/a1/a1.safetensors", CKPT_DT_NONE);
+    struct ckpt_adapted *const t = find(&o, "fc2.bias");
+    static const int64_t shape[] = {(int64_t)1 << 40, 3}, stride[] = {0, 1};
+    struct ckpt_tensor wide = *t->source;
+    wide.ndim = 2;
+    wide.shape = shape;
+    wide.stride = stride;
+    struct ckpt_view view;
+    assert_int_equal(ckpt_view_init(&view, &wide, NULL), 0);
+    t->part[0].source = &wide;
+    t->part[0].walk = ckpt_walk_pack(&o.model->arena, &view);
+    t->part[0].nbytes = t->nbytes = (uint64_t)12 << 40;
+    t->ndim = 2;
+    t->shape = shape;
+    t->untouched = false;
+    struct ckpt_bytes_result r = check(&o);
+    assert_int_equal(r.status, CKPT_STATUS_PASS);
+    assert_int_equal(r.unchecked, 1);
+    assert_true(r.elements < 1 << 20);
+    ckpt_bytes_fini(&r);
+    close_model(&o);
+}
+
 static void cancelled(void **state) {
     (void)state;
     struct opened o = open_model(FIXTURES "/a1/a1_full.pt", CKPT_DT_NONE);
@@ -298,7 +324,7 @@ int main(void) {
         cmocka_unit_test(random_operations), cmocka_unit_test(operations_that_do_not_fit),
         cmocka_unit_test(right_bytes),       cmocka_unit_test(wrong_walk),
         cmocka_unit_test(wrong_element_map), cmocka_unit_test(operations_give_another_shape),
-        cmocka_unit_test(cancelled),
+        cmocka_unit_test(giant_broadcast),   cmocka_unit_test(cancelled),
     };
     return ckpt_guard_install() || cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -199,6 +199,25 @@ static void changed_weight(void **state) {
     remove_file(&f);
 }
 
+/* A NaN weight is the source's own: nothing to hold against the adapter; the bytes still count. */
+static void not_finite(void **state) {
+    (void)state;
+    struct file f = read_file(A1 "a1.safetensors");
+    memset(f.data + f.n - 4, 0xff, 4); /* the last element */
+    write_file(&f);
+    const struct ckpt_verify_options o = options_for(f.path);
+    cJSON *const json = verify(f.path, NULL, &o, "PASS");
+    int skipped = 0;
+    const cJSON *l;
+    cJSON_ArrayForEach(l, at(json, "layers")) {
+        if (strcmp(string_at(l, "status"), "SKIP") == 0)
+            skipped += strstr(string_at(l, "reason"), "not finite") != NULL;
+    }
+    assert_int_equal(skipped, 1);
+    cJSON_Delete(json);
+    remove_file(&f);
+}
+
 /* One byte of fc1.weight flipped in a ZIP: its checksum is wrong, and the forward still runs. */
 static void flipped_byte(void **state) {
     (void)state;
@@ -452,14 +471,23 @@ static void sidecar_names(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a1_passes),          cmocka_unit_test(torch_layout_passes),
-        cmocka_unit_test(other_widths_pass),  cmocka_unit_test(sidecar_is_found),
-        cmocka_unit_test(changed_weight),     cmocka_unit_test(flipped_byte),
-        cmocka_unit_test(wrong_adapter),      cmocka_unit_test(wrong_chains),
-        cmocka_unit_test(seeded_chain),       cmocka_unit_test(graphs_and_references_that_fail),
-        cmocka_unit_test(missing_parameters), cmocka_unit_test(interrupted),
-        cmocka_unit_test(recorded_layers),    cmocka_unit_test(unknown_attributes),
-        cmocka_unit_test(probe_inputs),       cmocka_unit_test(sidecar_names),
+        cmocka_unit_test(a1_passes),
+        cmocka_unit_test(torch_layout_passes),
+        cmocka_unit_test(other_widths_pass),
+        cmocka_unit_test(sidecar_is_found),
+        cmocka_unit_test(changed_weight),
+        cmocka_unit_test(not_finite),
+        cmocka_unit_test(flipped_byte),
+        cmocka_unit_test(wrong_adapter),
+        cmocka_unit_test(wrong_chains),
+        cmocka_unit_test(seeded_chain),
+        cmocka_unit_test(graphs_and_references_that_fail),
+        cmocka_unit_test(missing_parameters),
+        cmocka_unit_test(interrupted),
+        cmocka_unit_test(recorded_layers),
+        cmocka_unit_test(unknown_attributes),
+        cmocka_unit_test(probe_inputs),
+        cmocka_unit_test(sidecar_names),
     };
     return ckpt_guard_install() || cmocka_run_group_tests(tests, NULL, NULL);
 }
