@@ -262,7 +262,8 @@ static int copy_out(const struct ckpt_adapted *t, uint64_t off, const struct ckp
     CKPT_GUARDED(rc, copy_iovecs(reply, buf));
     if (rc == 0)
         return 0;
-    const struct ckpt_tensor *const source = part_at(t, &off)->source;
+    uint64_t within = off;
+    const struct ckpt_tensor *const source = part_at(t, &within)->source;
     return ckpt_source_failed(source ? source->blob : t->source->blob, err);
 }
 
