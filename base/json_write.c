@@ -1,7 +1,6 @@
 #include "base/json.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +13,9 @@ static uint64_t level_bit(const struct ckpt_json_out *w) {
 }
 
 static void new_line(struct ckpt_json_out *w) {
-    ckpt_str_printf(w->out, "\n%*s", (int)(2 * w->depth), "");
+    char line[1 + 2 * CKPT_JSON_OUT_DEPTH_MAX] = "\n";
+    memset(line + 1, ' ', 2 * w->depth);
+    ckpt_str_add(w->out, line, 1 + 2 * w->depth);
 }
 
 /* Writes what stands between the previous element of this level and the next one. An array keeps
@@ -148,12 +149,12 @@ void ckpt_jsonw_string(struct ckpt_json_out *w, const char *s) {
 
 void ckpt_jsonw_i64(struct ckpt_json_out *w, int64_t v) {
     before_value(w, false);
-    ckpt_str_printf(w->out, "%" PRId64, v);
+    ckpt_str_i64(w->out, v);
 }
 
 void ckpt_jsonw_u64(struct ckpt_json_out *w, uint64_t v) {
     before_value(w, false);
-    ckpt_str_printf(w->out, "%" PRIu64, v);
+    ckpt_str_u64(w->out, v);
 }
 
 void ckpt_double_text(char out[static CKPT_DOUBLE_TEXT], double v) {

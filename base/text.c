@@ -185,6 +185,22 @@ void ckpt_str_printf(struct ckpt_str *s, const char *fmt, ...) {
     va_end(again);
 }
 
+void ckpt_str_u64(struct ckpt_str *s, uint64_t v) {
+    char digits[20];
+    size_t at = sizeof digits;
+    do {
+        digits[--at] = (char)('0' + v % 10);
+        v /= 10;
+    } while (v);
+    ckpt_str_add(s, digits + at, sizeof digits - at);
+}
+
+void ckpt_str_i64(struct ckpt_str *s, int64_t v) {
+    if (v < 0)
+        ckpt_str_add(s, "-", 1);
+    ckpt_str_u64(s, v < 0 ? -(uint64_t)v : (uint64_t)v);
+}
+
 void ckpt_str_cut(struct ckpt_str *s, size_t n) {
     if (!s->s || n > s->n)
         return;

@@ -13,6 +13,14 @@ static bool must_encode(unsigned char c) {
     return c < 0x20 || c == 0x7f || c == '/' || c == '%' || c == '.';
 }
 
+/* How many bytes from s on stand for themselves: nearly all, in nearly all keys. */
+static size_t plain_run(const char *s, size_t n) {
+    size_t i = 0;
+    while (i < n && (unsigned char)s[i] < 0x80 && !must_encode((unsigned char)s[i]))
+        i++;
+    return i;
+}
+
 /* Appends the character at s (n > 0 bytes are left) and returns how many bytes it took. */
 static size_t encode_character(struct ckpt_str *out, const char *s, size_t n) {
     const unsigned char c = (unsigned char)s[0];
@@ -46,6 +54,10 @@ void ckpt_name_encode(struct ckpt_str *out, struct ckpt_text segment) {
     size_t cut = start; /* where the name ends if it must be cut */
     if (segment.n == 0)
         ckpt_str_puts(out, "%");
+    if (segment.n && segment.n <= CKPT_NAME_MAX && plain_run(segment.s, segment.n) == segment.n) {
+        ckpt_str_add(out, segment.s, segment.n);
+        return;
+    }
     for (size_t i = 0; i < segment.n && out->n - start <= CKPT_NAME_MAX;) {
         if (out->n - start <= room)
             cut = out->n;

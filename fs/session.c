@@ -95,6 +95,7 @@ static int build_tree(struct ckpt_session *s, struct ckpt_err *err) {
     int rc = ckpt_tree_init(&s->tree, s->options->list_all, err);
     for (size_t i = 0; rc == 0 && i < sizeof file_kinds / sizeof file_kinds[0]; i++)
         rc = file_kinds[i].add(s, err);
+    ckpt_strmap_fini(&s->npy_headers);
     return rc;
 }
 

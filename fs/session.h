@@ -31,6 +31,7 @@ struct ckpt_session {
     struct ckpt_verify_options verify;
     atomic_int verify_status;       /* enum ckpt_status */
     struct ckpt_str index, summary; /* texts of index.json and summary.txt */
+    struct ckpt_strmap npy_headers; /* (dtype, shape) -> header, while the tree is built */
     struct ckpt_text *notes;        /* what the tree had to leave out, for summary.txt */
     size_t nnotes, notes_cap;
     struct ckpt_arena arena;

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdalign.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -239,6 +240,20 @@ static void strmap_agrees_with_a_list(void **state) {
     }
 }
 
+static void decimal_digits(void **state) {
+    (void)state;
+    const int64_t numbers[] = {0, 7, 10, -1, 1234567890, INT64_MAX, INT64_MIN, -1000};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        struct ckpt_str s = {0}, expected = {0};
+        ckpt_str_i64(&s, numbers[i]);
+        ckpt_str_u64(&s, (uint64_t)numbers[i]);
+        ckpt_str_printf(&expected, "%" PRId64 "%" PRIu64, numbers[i], (uint64_t)numbers[i]);
+        assert_string_equal(s.s, expected.s);
+        ckpt_str_fini(&s);
+        ckpt_str_fini(&expected);
+    }
+}
+
 static void array_grows(void **state) {
     (void)state;
     int *list = NULL;
@@ -264,6 +279,7 @@ int main(void) {
         cmocka_unit_test(arena_objects_are_disjoint),
         cmocka_unit_test(arena_limits),
         cmocka_unit_test(strmap_agrees_with_a_list),
+        cmocka_unit_test(decimal_digits),
         cmocka_unit_test(array_grows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
