@@ -58,9 +58,9 @@ static void test_reply_stops_at_its_iovecs(void **state) {
     struct ckpt_arena arena = {0};
     struct ckpt_err err = {0};
     struct ckpt_vfile *f = ckpt_vfile_new(&arena, SEGMENTS);
-    static const char byte = 'x', other = 'y';
+    static const char apart[] = "x-y"; /* adjacent bytes would share an iovec */
     for (int i = 0; i < SEGMENTS; i++)
-        ckpt_vfile_add_bytes(f, i % 2 ? &byte : &other, 1);
+        ckpt_vfile_add_bytes(f, apart + 2 * (i % 2), 1);
     struct ckpt_reply reply = {0};
     const ssize_t n = ckpt_vfile_add(f, NULL, 0, SEGMENTS, &reply, &err);
     assert_int_equal(n, CKPT_REPLY_IOV_MAX);
