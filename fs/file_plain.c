@@ -21,7 +21,23 @@
 struct scan {
     struct ckpt_session *s;
     unsigned entries;
+    struct {
+        dev_t dev;
+        ino_t ino;
+    } inside[DEPTH_MAX + 1]; /* the folder at each depth of where we are */
 };
+
+static void enter(struct scan *scan, unsigned depth, const struct stat *st) {
+    scan->inside[depth].dev = st->st_dev;
+    scan->inside[depth].ino = st->st_ino;
+}
+
+static bool is_inside(const struct scan *scan, unsigned depth, const struct stat *st) {
+    for (unsigned i = 0; i <= depth; i++)
+        if (scan->inside[i].dev == st->st_dev && scan->inside[i].ino == st->st_ino)
+            return true;
+    return false;
+}
 
 static void free_names(char ***names) {
     for (char **n = *names; n && *n; n++)
@@ -100,8 +116,11 @@ static int add_entry(struct scan *scan, const char *path, uint32_t folder, const
         return left_out(scan, path, "the mount has something else of that name", err);
     if (S_ISREG(st.st_mode))
         return add_file(scan, path, &st, folder, name, err);
+    if (is_inside(scan, depth, &st))
+        return left_out(scan, path, "the link leads back into a folder that holds it", err);
     if (depth == DEPTH_MAX)
         return left_out(scan, path, "the folders are nested too deeply", err);
+    enter(scan, depth + 1, &st);
     uint32_t sub;
     const int rc = ckpt_tree_add_folder(&s->tree, folder, name, false, &sub, err);
     if (rc < 0)
@@ -137,5 +156,9 @@ int ckpt_files_add_plain(struct ckpt_session *s, struct ckpt_err *err) {
     if (!s->checkpoint->directory)
         return 0;
     struct scan scan = {.s = s};
+    struct stat st;
+    if (stat(s->checkpoint->directory, &st) != 0)
+        return ckpt_fail(err, -errno, "the directory: %s", strerror(errno));
+    enter(&scan, 0, &st);
     return scan_folder(&scan, s->checkpoint->directory, CKPT_TREE_ROOT, 0, err);
 }

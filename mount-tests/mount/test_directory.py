@@ -1,0 +1,48 @@
+"""A directory as the source: its other files and folders are there as they are, links are followed, ours win a name."""
+import errno, os, shutil
+from mounted import *
+
+
+def make(d):
+    """A model directory beside a file that it links to."""
+    model = os.path.join(d, "model")
+    os.makedirs(os.path.join(model, "assets", "deep"))
+    shutil.copy(fixture("a1", "a1.safetensors"), os.path.join(model, "model.safetensors"))
+    for name, text in {"config.json": "{}", "assets/deep/x.txt": "deep", "index.json": "not ours", "fc1": "a file"}.items():
+        with open(os.path.join(model, name), "w") as f:
+            f.write(text)
+    with open(os.path.join(d, "blob"), "w") as f:
+        f.write("vocabulary")
+    os.symlink("../blob", os.path.join(model, "vocab.txt"))
+    os.symlink("../model", os.path.join(model, "loop"))
+    os.symlink("/no/such/file", os.path.join(model, "broken"))
+    return model
+
+
+def test_plain_files():
+    with tempfile.TemporaryDirectory() as d:
+        with Mount(make(d), "layout=torch") as m:
+            assert read(m, "config.json") == b"{}" and read(m, "assets", "deep", "x.txt") == b"deep"
+            assert read(m, "vocab.txt") == b"vocabulary"
+            assert len(read(m, "fc1", "weight")) == 128, "the tensor's folder wins the name"
+            assert "tensors" in read_json(m, "index.json")
+            assert not {"loop", "broken"} & set(os.listdir(m))
+            summary = read(m, "summary.txt").decode()
+            assert all(f"{n} is left out" in summary for n in ("fc1", "index.json", "loop", "broken")), summary
+
+
+def test_changed_file_is_stale():
+    with tempfile.TemporaryDirectory() as d:
+        with Mount(make(d)) as m:
+            assert read(m, "vocab.txt") == b"vocabulary"
+            with open(os.path.join(d, "blob"), "a") as f:
+                f.write(", longer")
+            try:
+                read(m, "vocab.txt")
+                raise AssertionError("a changed file could be opened")
+            except OSError as e:
+                assert e.errno == errno.ESTALE, e
+
+
+if __name__ == "__main__":
+    main(__name__)
