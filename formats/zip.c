@@ -16,16 +16,18 @@
 #define LOCAL_HEADER_BYTES 30
 #define LOCAL_HEADER_LENGTHS 26 /* where its name's and extra field's lengths are */
 
-/* Our source for libzip: the mapping, and what was read of it last. */
+/* Our source for libzip: the archive's part of the mapping, and what was read of it last. Offsets
+ * count from where the archive begins. */
 struct source {
-    const struct ckpt_file *file;
+    const uint8_t *data;
+    uint64_t size;
     uint64_t at;
     uint64_t first_read, last_read;
     zip_error_t error;
 };
 
 static zip_int64_t source_read(struct source *s, void *data, zip_uint64_t n) {
-    const uint64_t left = s->at < s->file->size ? s->file->size - s->at : 0;
+    const uint64_t left = s->at < s->size ? s->size - s->at : 0;
     const size_t take = (size_t)(n < left ? n : left);
     int rc;
     if (s->first_read == UINT64_MAX)
@@ -33,7 +35,7 @@ static zip_int64_t source_read(struct source *s, void *data, zip_uint64_t n) {
     s->last_read = s->at;
     if (take == 0)
         return 0;
-    const uint8_t *from = s->file->data + s->at;
+    const uint8_t *from = s->data + s->at;
     CKPT_GUARDED(rc, memcpy(data, from, take));
     if (rc) {
         zip_error_set(&s->error, ZIP_ER_READ, EIO);
@@ -44,7 +46,7 @@ static zip_int64_t source_read(struct source *s, void *data, zip_uint64_t n) {
 }
 
 static zip_int64_t source_seek(struct source *s, void *data, zip_uint64_t n) {
-    const zip_int64_t at = zip_source_seek_compute_offset(s->at, s->file->size, data, n, &s->error);
+    const zip_int64_t at = zip_source_seek_compute_offset(s->at, s->size, data, n, &s->error);
     if (at < 0)
         return -1;
     s->at = (uint64_t)at;
@@ -57,7 +59,7 @@ static zip_int64_t source_stat(const struct source *s, void *data, zip_uint64_t 
         return -1;
     zip_stat_init(st);
     st->valid |= ZIP_STAT_SIZE;
-    st->size = s->file->size;
+    st->size = s->size;
     return sizeof *st;
 }
 
@@ -134,25 +136,25 @@ static bool make_libzip_look(zip_t *z, zip_uint64_t i) {
 }
 
 /* An empty entry stays at 0: libzip has compared its headers and nobody ever reads a byte of it. */
-static int locate(zip_t *z, zip_uint64_t i, struct source *s, struct ckpt_zip_entry *e,
-                  struct ckpt_err *err) {
+static int locate(const struct ckpt_zip *zip, zip_t *z, zip_uint64_t i, struct source *s,
+                  struct ckpt_zip_entry *e, struct ckpt_err *err) {
     uint8_t lengths[4];
     if (e->stored == 0)
         return 0;
     s->first_read = UINT64_MAX;
     if (!make_libzip_look(z, i) || s->first_read < LOCAL_HEADER_LENGTHS ||
-        s->first_read > s->file->size - sizeof lengths)
+        s->first_read > s->size - sizeof lengths)
         return ckpt_fail(err, -EINVAL, "ZIP entry \"%.*s\" can't be read: %s",
                          CKPT_TEXT_ARGS(e->name), zip_strerror(z));
-    const int rc = ckpt_mapped_copy(lengths, s->file->data + s->first_read, sizeof lengths, err);
+    const int rc = ckpt_mapped_copy(lengths, s->data + s->first_read, sizeof lengths, err);
     if (rc)
         return rc;
     struct ckpt_buf b = {.p = lengths, .n = sizeof lengths};
-    e->header = s->first_read - LOCAL_HEADER_LENGTHS;
+    e->header = zip->begin + s->first_read - LOCAL_HEADER_LENGTHS;
     e->data = e->header + LOCAL_HEADER_BYTES;
     e->data += ckpt_buf_u16(&b);
     e->data += ckpt_buf_u16(&b);
-    if (s->last_read != e->data)
+    if (zip->begin + s->last_read != e->data)
         return ckpt_fail(err, -EINVAL, "ZIP entry \"%.*s\" has a damaged local header",
                          CKPT_TEXT_ARGS(e->name));
     return 0;
@@ -196,14 +198,25 @@ static int take_entry(struct ckpt_zip *zip, struct ckpt_arena *arena, zip_t *z, 
                          "ZIP entry \"%.*s\" uses compression method %u; only stored and deflated "
                          "entries are supported",
                          CKPT_TEXT_ARGS(e->name), st.comp_method);
-    return locate(z, i, s, e, err);
+    return locate(zip, z, i, s, e, err);
 }
 
 int ckpt_zip_open(const struct ckpt_file *file, struct ckpt_arena *arena, struct ckpt_zip *zip,
                   struct ckpt_err *err) {
-    struct source s = {.file = file, .first_read = UINT64_MAX};
+    return ckpt_zip_open_range(file, 0, file->size, arena, zip, err);
+}
+
+int ckpt_zip_open_range(const struct ckpt_file *file, uint64_t offset, uint64_t size,
+                        struct ckpt_arena *arena, struct ckpt_zip *zip, struct ckpt_err *err) {
     CKPT_AUTO(zip_archive) zip_t *z = NULL;
     *zip = (struct ckpt_zip){.file = file};
+    if (offset > file->size || size > file->size - offset)
+        return ckpt_fail(
+            err, -EINVAL, "a ZIP archive of %llu bytes at %llu ends behind the file's %llu",
+            (unsigned long long)size, (unsigned long long)offset, (unsigned long long)file->size);
+    zip->begin = offset;
+    zip->end = offset + size;
+    struct source s = {.data = file->data + offset, .size = size, .first_read = UINT64_MAX};
     zip_error_init(&s.error);
     name_time_zone();
     int rc = open_archive(&s, &z, err);

@@ -25,8 +25,8 @@
 
 struct ckpt_zip_entry {
     struct ckpt_text name; /* as stored */
-    uint64_t header;       /* byte of its local header; 0 if it is empty */
-    uint64_t data;         /* byte of its first data byte; 0 if it is empty */
+    uint64_t header;       /* byte of the file: its local header; 0 if it is empty */
+    uint64_t data;         /* byte of the file: its first data byte; 0 if it is empty */
     uint64_t stored;       /* bytes in the file */
     uint64_t size;         /* bytes when inflated */
     uint32_t crc;          /* 0: not computed by the writer */
@@ -35,6 +35,7 @@ struct ckpt_zip_entry {
 
 struct ckpt_zip {
     const struct ckpt_file *file;
+    uint64_t begin, end;          /* the bytes of the file that are the archive */
     struct ckpt_zip_entry *entry; /* in the order of the directory */
     size_t nentries;
     struct ckpt_strmap by_name; /* -> index in entry */
@@ -43,6 +44,10 @@ struct ckpt_zip {
 /* Opens and checks; entries and names live in the arena. */
 int ckpt_zip_open(const struct ckpt_file *file, struct ckpt_arena *arena, struct ckpt_zip *zip,
                   struct ckpt_err *err) CKPT_CHECKED;
+/* The same for an archive that lies inside the file, as a stored entry of another one does. */
+int ckpt_zip_open_range(const struct ckpt_file *file, uint64_t offset, uint64_t size,
+                        struct ckpt_arena *arena, struct ckpt_zip *zip,
+                        struct ckpt_err *err) CKPT_CHECKED;
 void ckpt_zip_fini(struct ckpt_zip *zip);
 #define ckpt_auto_zip ckpt_zip_fini
 

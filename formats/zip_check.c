@@ -15,7 +15,7 @@
  *
  *   - a local header with the signature, the name and no encryption bit lies where the entry
  * begins;
- *   - its data ends inside the file;
+ *   - its data ends inside the archive;
  *   - no two entries share a byte (headers included): nothing is quoted inside something else;
  *   - a stored entry is as long in the file as it says it is;
  *   - no name is absolute or climbs ("..").
@@ -29,7 +29,7 @@
 /* Under the guard: no allocation here. */
 static const char *compare_local_header(const struct ckpt_zip *zip,
                                         const struct ckpt_zip_entry *e) {
-    struct ckpt_buf b = {.p = zip->file->data, .n = zip->file->size, .pos = e->header};
+    struct ckpt_buf b = {.p = zip->file->data, .n = zip->end, .pos = e->header};
     if (ckpt_buf_u32(&b) != LOCAL_SIGNATURE)
         return "has no local header where the directory points";
     ckpt_buf_u16(&b); /* version needed */
@@ -59,11 +59,11 @@ static int check_entry(const struct ckpt_zip *zip, const struct ckpt_zip_entry *
     if (climbs(e->name))
         return ckpt_fail(err, -EINVAL, "ZIP entry \"%.*s\" has a name that leaves the archive",
                          CKPT_TEXT_ARGS(e->name));
-    if (!ckpt_add_u64(e->data, e->stored, &end) || end > zip->file->size)
+    if (!ckpt_add_u64(e->data, e->stored, &end) || end > zip->end)
         return ckpt_fail(err, -EINVAL,
-                         "ZIP entry \"%.*s\" (%llu bytes at %llu) ends behind the file's %llu",
+                         "ZIP entry \"%.*s\" (%llu bytes at %llu) ends behind the archive's %llu",
                          CKPT_TEXT_ARGS(e->name), (unsigned long long)e->stored,
-                         (unsigned long long)e->data, (unsigned long long)zip->file->size);
+                         (unsigned long long)e->data, (unsigned long long)zip->end);
     if (!e->deflated && e->stored != e->size)
         return ckpt_fail(err, -EINVAL, "ZIP entry \"%.*s\" is stored in %llu bytes but says %llu",
                          CKPT_TEXT_ARGS(e->name), (unsigned long long)e->stored,

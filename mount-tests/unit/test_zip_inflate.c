@@ -205,6 +205,35 @@ static void test_harmless_names(void **state) {
     assert_int_equal(open_bytes(bytes.s, bytes.n, &err), 0);
 }
 
+/* An archive between other bytes: extents are the file's, and what lies around it is out of reach.
+ */
+static void test_inside_a_file(void **state) {
+    CKPT_AUTO(str) struct ckpt_str archive = make_zip(sound, SOUND);
+    CKPT_AUTO(str) struct ckpt_str bytes = {0};
+    struct ckpt_arena arena = {0};
+    CKPT_AUTO(zip) struct ckpt_zip zip;
+    struct ckpt_err err = {0};
+    struct ckpt_text text;
+    (void)state;
+    ckpt_str_puts(&bytes, "PK in front");
+    const size_t begin = bytes.n;
+    ckpt_str_add(&bytes, archive.s, archive.n);
+    ckpt_str_puts(&bytes, "PK behind");
+    const struct ckpt_file file = {
+        .fd = -1, .name = "test", .size = bytes.n, .data = (const uint8_t *)bytes.s};
+    assert_int_equal(ckpt_zip_open_range(&file, begin, archive.n, &arena, &zip, &err), 0);
+    const struct ckpt_zip_entry *e = ckpt_zip_find(&zip, CKPT_TEXT("archive/data/0"));
+    assert_memory_equal(bytes.s + e->data, "abcdefgh", 8);
+    e = ckpt_zip_find(&zip, CKPT_TEXT("archive/text"));
+    assert_int_equal(ckpt_zip_read(&zip, e, 100, &arena, &text, &err), 0);
+    assert_true(ckpt_text_is(text, sound[3].data));
+    ckpt_zip_fini(&zip);
+    assert_int_equal(ckpt_zip_open_range(&file, begin, archive.n - 1, &arena, &zip, &err), -EINVAL);
+    assert_int_equal(ckpt_zip_open_range(&file, begin, bytes.n, &arena, &zip, &err), -EINVAL);
+    assert_int_equal(ckpt_zip_open_range(&file, bytes.n + 1, 0, &arena, &zip, &err), -EINVAL);
+    ckpt_arena_fini(&arena);
+}
+
 static void test_cut_anywhere(void **state) {
     CKPT_AUTO(str) struct ckpt_str bytes = make_zip(sound, SOUND);
     (void)state;
@@ -336,10 +365,15 @@ static void test_inflate_by_threads(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sound),          cmocka_unit_test(test_rules),
-        cmocka_unit_test(test_harmless_names), cmocka_unit_test(test_cut_anywhere),
-        cmocka_unit_test(test_bytes_changed),  cmocka_unit_test(test_checksums),
-        cmocka_unit_test(test_inflated_sizes), cmocka_unit_test(test_inflate_by_threads),
+        cmocka_unit_test(test_sound),
+        cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_harmless_names),
+        cmocka_unit_test(test_inside_a_file),
+        cmocka_unit_test(test_cut_anywhere),
+        cmocka_unit_test(test_bytes_changed),
+        cmocka_unit_test(test_checksums),
+        cmocka_unit_test(test_inflated_sizes),
+        cmocka_unit_test(test_inflate_by_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
