@@ -174,8 +174,9 @@ static int decide(struct ckpt_build *b, struct modules *m) {
     return rc;
 }
 
-/* Decisions that change what burn loads and that rest on nothing solid. One warning each. */
-enum doubt { GUESSED, SQUARE, NAMED_TABLE, NAMED_VECTOR, LONE_VECTOR, DOUBTS };
+/* What burn may load wrongly or miss: decisions that rest on nothing solid, and layers that no rule
+ * adapts. One warning each. */
+enum doubt { GUESSED, SQUARE, NAMED_TABLE, NAMED_VECTOR, LONE_VECTOR, PACKED, DOUBTS };
 
 static const struct {
     const char *what, *advice;
@@ -190,9 +191,22 @@ static const struct {
                       "-o 'kind=REGEX=>norm' or prelu settles it"},
     [LONE_VECTOR] = {"1-D weights alone, an RMSNorm's or a PReLU's, keep the name weight",
                      "-o 'kind=REGEX=>norm' or prelu decides"},
+    [PACKED] = {"attention and recurrent layers keep PyTorch's packed tensors",
+                "burn has them split and will report its own as missing; -o rules=FILE can split "
+                "them"},
 };
 
+static bool is_packed(const char *kind) {
+    static const char *const packed[] = {"mha", "lstm", "gru", "rnn"};
+    for (size_t i = 0; kind && i < sizeof packed / sizeof *packed; i++)
+        if (strcmp(kind, packed[i]) == 0)
+            return true;
+    return false;
+}
+
 static enum doubt doubt_of(const struct ckpt_facts *f, const struct ckpt_decision *d) {
+    if (is_packed(d->kind))
+        return PACKED;
     const struct ckpt_tensor *w = f->leaf[CKPT_LEAF_WEIGHT];
     if (!d->decided_by)
         return w && w->ndim == 1 && !f->leaf[CKPT_LEAF_BIAS] ? LONE_VECTOR : DOUBTS;
