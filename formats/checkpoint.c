@@ -181,6 +181,32 @@ static int read_file(struct ckpt_checkpoint *c, const char *source,
     return ckpt_fail_unknown(f, err);
 }
 
+#define DANGERS_NAMED 4
+
+/* Says in one line which names would do harm where a program calls what a pickle asks for. */
+static int warn_of_dangers(struct ckpt_checkpoint *c) {
+    CKPT_AUTO(str) struct ckpt_str names = {0};
+    uint64_t total = 0;
+    size_t listed = 0;
+    for (size_t i = 0; i < c->globals.n; i++) {
+        const struct ckpt_global *g = &c->globals.global[i];
+        if (!g->danger)
+            continue;
+        total += g->calls > g->mentions ? g->calls : g->mentions;
+        if (listed++ < DANGERS_NAMED)
+            ckpt_str_printf(&names, "%s%.*s (%s)", listed > 1 ? ", " : "",
+                            (int)(g->name.n < 60 ? g->name.n : 60), g->name.s, g->danger);
+    }
+    if (listed == 0)
+        return 0;
+    if (listed > DANGERS_NAMED)
+        ckpt_str_printf(&names, " and %zu more", listed - DANGERS_NAMED);
+    return names.failed
+               ? -ENOMEM
+               : ckpt_checkpoint_warn(c, "%llu suspicious call%s kept inert, never executed: %s",
+                                      (unsigned long long)total, total == 1 ? "" : "s", names.s);
+}
+
 static void auto_close(struct ckpt_checkpoint **c) {
     ckpt_checkpoint_close(*c);
 }
@@ -198,6 +224,8 @@ int ckpt_checkpoint_open(const char *source, const struct ckpt_open_options *opt
         (is_directory ? read_directory : read_file)(c, source, options ? options : &defaults, err);
     if (rc)
         return rc;
+    if (warn_of_dangers(c) != 0)
+        return ckpt_fail_memory(err, "opening the checkpoint");
     *out = CKPT_STEAL(c);
     return 0;
 }
@@ -210,6 +238,7 @@ void ckpt_checkpoint_close(struct ckpt_checkpoint *c) {
             c->blobs[i]->ops->fini(c->blobs[i]);
     for (size_t i = 0; i < c->nfiles; i++)
         ckpt_file_close(c->files[i]);
+    ckpt_globals_fini(&c->globals);
     ckpt_arena_fini(&c->arena);
     free(c);
 }

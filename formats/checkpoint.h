@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "formats/file.h"
+#include "formats/globals.h"
 #include "formats/limits.h"
 #include "formats/tensor.h"
 #include "formats/value.h"
@@ -64,7 +65,8 @@ struct ckpt_checkpoint {
     size_t nopaque;
     struct ckpt_text *warnings;
     size_t nwarnings;
-    struct ckpt_pair *metadata; /* safetensors' __metadata__ */
+    struct ckpt_globals globals; /* what the pickles name */
+    struct ckpt_pair *metadata;  /* safetensors' __metadata__ */
     size_t nmetadata;
 
     struct ckpt_arena arena;

@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "formats/globals.h"
 #include "formats/value.h"
 
 /* Kinds of values that only readers of pickles know. None is left in what a checkpoint shows. */
@@ -28,6 +29,8 @@ struct ckpt_pickle_hooks {
      * they hold none. NULL: such calls stay opaque. */
     int (*nested_storage)(void *user, struct ckpt_text bytes, struct ckpt_value **out,
                           struct ckpt_err *err);
+    /* Counts the classes and functions that the stream names. NULL: they are not counted. */
+    struct ckpt_globals *globals;
 };
 
 /* The bytes that the first pickle in [bytes, bytes + n) takes, its STOP included. Allocates nothing

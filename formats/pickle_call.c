@@ -6,8 +6,8 @@
  * name, and nothing is ever imported or run.
  */
 
-static const struct pickle_call *const tables[] = {pickle_calls_python, pickle_calls_numpy,
-                                                   pickle_calls_torch};
+static const struct pickle_call *const tables[] = {pickle_calls_python, pickle_calls_plain,
+                                                   pickle_calls_numpy, pickle_calls_torch};
 
 const struct pickle_call *pickle_call_find(struct ckpt_text module, struct ckpt_text name) {
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
@@ -25,14 +25,54 @@ static struct ckpt_text callee_name(const struct ckpt_value *callee) {
     return named ? callee->text : CKPT_TEXT("object");
 }
 
+static void count_call(struct pickle_vm *vm, const struct ckpt_value *callee) {
+    const struct pickle_global *g = (const struct pickle_global *)callee;
+    if (callee->kind == CKPT_VALUE_GLOBAL && g->listed != CKPT_GLOBAL_NONE)
+        vm->hooks->globals->global[g->listed].calls++;
+}
+
+#define SHOWN_ARGS_MAX 4
+#define SHOWN_TEXT_MAX 256
+
+/* Whether an argument says something as text: an enum's value, the ends of a range. */
+static bool is_telling(const struct ckpt_value *v) {
+    if (v->kind == CKPT_VALUE_STR || v->kind == CKPT_VALUE_BIGINT)
+        return v->text.n <= SHOWN_TEXT_MAX;
+    return v->kind <= CKPT_VALUE_FLOAT;
+}
+
+/* An object made by a call with a few plain arguments shows as that call, "models.Color(1)", until
+ * it is given a state. */
+static int show_arguments(struct pickle_vm *vm, struct ckpt_value *object,
+                          const struct ckpt_value *args) {
+    if (args->kind != CKPT_VALUE_TUPLE || args->seq.n == 0 || args->seq.n > SHOWN_ARGS_MAX)
+        return 0;
+    uint64_t weight = object->text.n / 64;
+    for (size_t i = 0; i < args->seq.n; i++) {
+        const struct ckpt_value *v = args->seq.item[i];
+        if (!is_telling(v))
+            return 0;
+        weight += v->kind == CKPT_VALUE_STR || v->kind == CKPT_VALUE_BIGINT ? v->text.n / 64 : 0;
+    }
+    int rc = pickle_charge(vm, weight);
+    if (rc == 0)
+        rc = pickle_make(vm, CKPT_VALUE_STR, &object->attributes);
+    if (rc)
+        return rc;
+    object->attributes->text = ckpt_value_call(vm->arena, object->text, args);
+    return object->attributes->text.s ? 0 : pickle_fail_memory(vm);
+}
+
 int pickle_call_apply(struct pickle_vm *vm, const struct ckpt_value *callee,
                       const struct ckpt_value *args, struct ckpt_value **out) {
     *out = NULL;
+    count_call(vm, callee);
     if (callee->kind == CKPT_VALUE_GLOBAL && args->kind == CKPT_VALUE_TUPLE) {
         const struct pickle_call *call = ((const struct pickle_global *)callee)->call;
         const int rc = call ? call->run(vm, args, out) : 0;
         if (rc || *out)
             return rc;
     }
-    return pickle_make_opaque(vm, callee_name(callee), out);
+    const int rc = pickle_make_opaque(vm, callee_name(callee), out);
+    return rc ? rc : show_arguments(vm, *out, args);
 }

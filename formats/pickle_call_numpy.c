@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "base/size.h"
+#include "formats/pickle_numpy.h"
 #include "formats/torch.h"
 
 /*
@@ -10,11 +11,6 @@
  * BUILD(version, shape, dtype, fortran order, bytes); a dtype as dtype('f4', ...) and BUILD(3, '<',
  * ...). Both modules' names are known: numpy.core until 1.26, numpy._core since 2.0.
  */
-
-struct numpy_dtype {
-    enum ckpt_dtype dtype; /* NONE: strings, objects, structures */
-    bool swap;             /* big-endian */
-};
 
 static enum ckpt_dtype dtype_of_code(char kind, unsigned size) {
     static const struct {
@@ -35,7 +31,7 @@ static enum ckpt_dtype dtype_of_code(char kind, unsigned size) {
 
 /* "f4", "<i8", "b1", "?": optional byte order, kind, size. */
 static struct numpy_dtype parse_dtype(struct ckpt_text t) {
-    struct numpy_dtype d = {CKPT_DT_NONE, false};
+    struct numpy_dtype d = {.dtype = CKPT_DT_NONE};
     if (t.n && memchr("<>|=", t.s[0], 4)) {
         d.swap = t.s[0] == '>';
         t.s++;
@@ -43,11 +39,11 @@ static struct numpy_dtype parse_dtype(struct ckpt_text t) {
     }
     if (ckpt_text_is(t, "?"))
         d.dtype = CKPT_DT_BOOL;
-    unsigned size = 0;
-    for (size_t i = 1; i < t.n && i < 4 && t.s[i] >= '0' && t.s[i] <= '9'; i++)
-        size = size * 10 + (unsigned)(t.s[i] - '0');
+    d.kind = t.n ? t.s[0] : '\0';
+    for (size_t i = 1; i < t.n && i < 8 && t.s[i] >= '0' && t.s[i] <= '9'; i++)
+        d.size = d.size * 10 + (unsigned)(t.s[i] - '0');
     if (t.n == 2 || t.n == 3)
-        d.dtype = dtype_of_code(t.s[0], size);
+        d.dtype = dtype_of_code(d.kind, d.size);
     return d;
 }
 
@@ -155,22 +151,27 @@ static bool is_true(const struct ckpt_value *v) {
 }
 
 /* (version, shape, dtype, fortran, bytes); numpy before 1.0 had no version. */
-static void build_array(struct pickle_vm *vm, struct ckpt_value *target,
-                        const struct ckpt_value *state) {
+static int build_array(struct pickle_vm *vm, struct ckpt_value *target,
+                       const struct ckpt_value *state) {
     struct torch_tensor *t = target->format;
     if (!t->is_numpy || t->storage || !pickle_is(state, CKPT_VALUE_TUPLE) || state->seq.n < 4)
-        return;
+        return 0;
     struct ckpt_value *const *item = state->seq.item + (state->seq.n > 4);
     const struct numpy_dtype *dtype = as_dtype(item[1]);
     if (!dtype || dtype->dtype == CKPT_DT_NONE) {
-        become_opaque(target);
-        return;
+        bool made = false;
+        const bool in_order = dtype && !is_true(item[2]); /* column-major ones are rare */
+        const int rc = in_order ? pickle_numpy_list(vm, target, item[0], dtype, item[3], &made) : 0;
+        if (rc == 0 && !made)
+            become_opaque(target);
+        return rc;
     }
     if (item[3]->kind != CKPT_VALUE_BYTES && item[3]->kind != CKPT_VALUE_STR) {
         t->error = "a numpy array whose content is not bytes";
-        return;
+        return 0;
     }
     t->error = fill_array(vm, t, item[0], dtype, is_true(item[2]), item[3]->text);
+    return 0;
 }
 
 /* (version, byte order, ...) */
@@ -183,10 +184,9 @@ static void build_dtype(struct ckpt_value *target, const struct ckpt_value *stat
 
 int pickle_build_numpy(struct pickle_vm *vm, struct ckpt_value *target,
                        const struct ckpt_value *state) {
-    if (target->kind == CKPT_PICKLE_NUMPY_DTYPE)
-        build_dtype(target, state);
-    else
-        build_array(vm, target, state);
+    if (target->kind != CKPT_PICKLE_NUMPY_DTYPE)
+        return build_array(vm, target, state);
+    build_dtype(target, state);
     return 0;
 }
 

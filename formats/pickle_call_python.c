@@ -112,13 +112,24 @@ static int call_bytes(struct pickle_vm *vm, const struct ckpt_value *args,
     return 0;
 }
 
-/* getattr(torch, name): how some files write a dtype. No other attribute is looked at. */
+/* An attribute of a class that we do not have: by its name, "models.Color.RED". */
+static int name_attribute(struct pickle_vm *vm, const struct ckpt_value *owner,
+                          const struct ckpt_value *name, struct ckpt_value **out) {
+    const int rc = pickle_charge(vm, (owner->text.n + name->text.n) / 64);
+    if (rc)
+        return rc;
+    const char *full = ckpt_arena_printf(vm->arena, "%s.%s", owner->text.s, name->text.s);
+    return full ? pickle_make_opaque(vm, ckpt_text_of(full), out) : pickle_fail_memory(vm);
+}
+
+/* getattr(torch, name): how some files write a dtype. Nothing is looked up for any other owner. */
 static int call_getattr(struct pickle_vm *vm, const struct ckpt_value *args,
                         struct ckpt_value **out) {
     const struct ckpt_value *owner = pickle_arg_at(args, 0), *name = pickle_arg_at(args, 1);
-    if (!pickle_is(owner, CKPT_VALUE_GLOBAL) || !pickle_is(name, CKPT_VALUE_STR) ||
-        !ckpt_text_is(((const struct pickle_global *)owner)->module, "torch"))
+    if (!pickle_is(owner, CKPT_VALUE_GLOBAL) || !pickle_is(name, CKPT_VALUE_STR))
         return 0;
+    if (!ckpt_text_is(((const struct pickle_global *)owner)->module, "torch"))
+        return name_attribute(vm, owner, name, out);
     return pickle_make_global(vm, CKPT_TEXT("torch"), name->text, out);
 }
 
@@ -168,6 +179,7 @@ const struct pickle_call pickle_calls_python[] = {
     {"builtins", "dict", call_dict},
     {"builtins", "tuple", call_tuple},
     {"builtins", "list", call_list},
+    {"collections", "deque", call_list},
     {"builtins", "set", call_set},
     {"builtins", "frozenset", call_set},
     {"builtins", "bytes", call_bytes},

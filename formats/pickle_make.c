@@ -135,14 +135,27 @@ static struct ckpt_text modern_module(struct ckpt_text m) {
     return m;
 }
 
-int pickle_make_global(struct pickle_vm *vm, struct ckpt_text module, struct ckpt_text name,
+/* Of those, the ones that are called something else now. */
+static struct ckpt_text modern_name(struct ckpt_text module, struct ckpt_text name) {
+    if (!ckpt_text_is(module, "__builtin__"))
+        return name;
+    if (ckpt_text_is(name, "xrange"))
+        return CKPT_TEXT("range");
+    if (ckpt_text_is(name, "long"))
+        return CKPT_TEXT("int");
+    if (ckpt_text_is(name, "unicode"))
+        return CKPT_TEXT("str");
+    return name;
+}
+
+int pickle_make_global(struct pickle_vm *vm, struct ckpt_text module, struct ckpt_text old_name,
                        struct ckpt_value **out) {
-    if (!pickle_utf8_valid(module) || !pickle_utf8_valid(name))
+    if (!pickle_utf8_valid(module) || !pickle_utf8_valid(old_name))
         return pickle_fail(vm, "a module or class name that is not UTF-8");
     const int rc = pickle_charge(vm, 1);
     if (rc)
         return rc;
-    const struct ckpt_text m = modern_module(module);
+    const struct ckpt_text m = modern_module(module), name = modern_name(module, old_name);
     struct pickle_global *g = ckpt_arena_alloc(vm->arena, sizeof *g);
     char *full = ckpt_arena_array(vm->arena, m.n + name.n + 2, 1);
     if (!g || !full)
@@ -155,6 +168,10 @@ int pickle_make_global(struct pickle_vm *vm, struct ckpt_text module, struct ckp
     g->module = (struct ckpt_text){full, m.n};
     g->name = (struct ckpt_text){full + m.n + 1, name.n};
     g->call = pickle_call_find(g->module, g->name);
+    g->listed = CKPT_GLOBAL_NONE;
+    if (vm->hooks && vm->hooks->globals)
+        g->listed = ckpt_globals_add(vm->hooks->globals, g->module, g->name, g->v.text,
+                                     g->call || pickle_is_plain_class(g->v.text));
     *out = &g->v;
     return 0;
 }

@@ -81,6 +81,12 @@ int pickle_append(struct pickle_vm *vm, struct ckpt_value *target, struct ckpt_v
 int pickle_build(struct pickle_vm *vm, struct ckpt_value *target,
                  struct ckpt_value *state) CKPT_CHECKED;
 
+/* pickle_state.c: if target is of a class that is nothing but what it holds, it becomes that. */
+int pickle_take_state(struct pickle_vm *vm, struct ckpt_value *target, struct ckpt_value *state,
+                      bool *taken) CKPT_CHECKED;
+/* Whether objects of "module.Class" are such, or bookkeeping of such. */
+bool pickle_is_plain_class(struct ckpt_text cls);
+
 static inline bool pickle_is(const struct ckpt_value *v, int kind) {
     return v && v->kind == kind;
 }

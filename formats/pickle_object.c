@@ -99,7 +99,11 @@ static bool is_module_state(const struct ckpt_value *state) {
 
 static int keep_state(struct pickle_vm *vm, struct ckpt_value *target, struct ckpt_value *state) {
     struct ckpt_value *dict = state_dict(state);
-    if (!dict || target->attributes)
+    bool taken = false;
+    const int rc = dict ? pickle_take_state(vm, target, dict, &taken) : 0;
+    if (rc || taken)
+        return rc;
+    if (!dict || dict->seq.n == 0 || pickle_is(target->attributes, CKPT_VALUE_DICT))
         return 0;
     target->attributes = dict;
     if (target->kind == CKPT_VALUE_OPAQUE && is_module_state(dict))

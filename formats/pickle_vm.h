@@ -38,6 +38,7 @@ struct pickle_global {
     struct ckpt_value v; /* .text "module.name" */
     struct ckpt_text module, name;
     const struct pickle_call *call;
+    size_t listed; /* its place in hooks->globals, or CKPT_GLOBAL_NONE */
 };
 
 struct pickle_stack {
@@ -136,7 +137,8 @@ void pickle_memo_fini(struct pickle_memo *m);
 int pickle_call_apply(struct pickle_vm *vm, const struct ckpt_value *callee,
                       const struct ckpt_value *args, struct ckpt_value **out) CKPT_CHECKED;
 const struct pickle_call *pickle_call_find(struct ckpt_text module, struct ckpt_text name);
-extern const struct pickle_call pickle_calls_python[], pickle_calls_numpy[], pickle_calls_torch[];
+extern const struct pickle_call pickle_calls_python[], pickle_calls_plain[], pickle_calls_numpy[],
+    pickle_calls_torch[];
 /* torch._utils._rebuild_* that we do not know: a tensor that can't be served. */
 extern const struct pickle_call pickle_call_unknown_rebuild;
 /* What BUILD does to a numpy array or dtype. */

@@ -28,7 +28,7 @@ struct torch_record {
 struct torch_storage {
     struct torch_record *record;
     const char *error;     /* impossible: the reason; every tensor on it bears it */
-    const char *cls;       /* "FloatStorage" */
+    const char *cls;       /* "torch.FloatStorage" */
     enum ckpt_dtype dtype; /* NONE: a class without a dtype that we serve (quantised) */
     uint64_t offset;       /* bytes into the record (views of torch < 0.4) */
     uint64_t nbytes;
@@ -81,10 +81,13 @@ enum torch_mark {
     TORCH_ON_PATH, /* being scanned: meeting it again is a cycle */
     TORCH_PLAIN,   /* no tensor below, finite, can be written as JSON */
     TORCH_MIXED,   /* tensors, modules or a cycle below */
+    TORCH_WALKED,  /* an object with tensors below, which were listed where it was met first */
 };
 /* The mark of v; scans what lies below once. weight: nodes when written out as a tree. */
-int torch_scan(struct ckpt_value *v, unsigned depth, enum torch_mark *mark, uint64_t *weight,
-               struct ckpt_err *err) CKPT_CHECKED;
+int torch_scan(struct ckpt_arena *a, struct ckpt_value *v, unsigned depth, enum torch_mark *mark,
+               uint64_t *weight, struct ckpt_err *err) CKPT_CHECKED;
+/* An opaque object whose state is known: it is walked like a dict. */
+bool torch_has_state(const struct ckpt_value *v);
 
 /* A walk over the value graph: the path to where it is, and its bounds. */
 struct torch_walk {

@@ -79,12 +79,13 @@ static int next_pickle(struct stream *s, struct ckpt_text *out, struct ckpt_err 
 
 static int run_pickle(struct stream *s, const char *what, const struct ckpt_pickle_hooks *hooks,
                       struct ckpt_value **out, struct ckpt_err *err) {
+    const struct ckpt_pickle_hooks none = {.globals = &s->r->c->globals};
     struct ckpt_text bytes;
     size_t consumed;
     int rc = next_pickle(s, &bytes, err);
     if (rc == 0)
-        rc = ckpt_pickle_run((const uint8_t *)bytes.s, bytes.n, hooks, &s->r->c->arena, &consumed,
-                             out, err);
+        rc = ckpt_pickle_run((const uint8_t *)bytes.s, bytes.n, hooks ? hooks : &none,
+                             &s->r->c->arena, &consumed, out, err);
     if (rc)
         return ckpt_fail_in(err, "%s at byte %zu", what, s->pos);
     s->pos += consumed;
@@ -214,8 +215,8 @@ static int read_storages(struct stream *s, const struct ckpt_value *keys, struct
 }
 
 static int read_stream(struct stream *s, struct ckpt_value **root, struct ckpt_err *err) {
-    const struct ckpt_pickle_hooks hooks = {s->r, persistent_id,
-                                            s->file ? torch_legacy_nested : NULL};
+    const struct ckpt_pickle_hooks hooks = {
+        s->r, persistent_id, s->file ? torch_legacy_nested : NULL, &s->r->c->globals};
     struct ckpt_value *keys;
     int rc = read_head(s, err);
     if (rc == 0)
@@ -223,6 +224,18 @@ static int read_stream(struct stream *s, struct ckpt_value **root, struct ckpt_e
     if (rc == 0)
         rc = run_pickle(s, "the list of storages", NULL, &keys, err);
     return rc ? rc : read_storages(s, keys, err);
+}
+
+/* Bytes that are no such stream: torch would unpickle them all the same. Runs them for the list of
+ * names that they hold, and for nothing else. */
+static void list_names(struct torch_reader *r, struct ckpt_text bytes) {
+    const struct ckpt_pickle_hooks none = {.globals = &r->c->globals};
+    struct ckpt_value *ignored;
+    struct ckpt_err err;
+    size_t consumed;
+    const int rc = ckpt_pickle_run((const uint8_t *)bytes.s, bytes.n, &none, &r->c->arena,
+                                   &consumed, &ignored, &err);
+    (void)rc; /* a damaged one has no more names */
 }
 
 int torch_legacy_nested(void *user, struct ckpt_text bytes, struct ckpt_value **out,
@@ -234,10 +247,12 @@ int torch_legacy_nested(void *user, struct ckpt_text bytes, struct ckpt_value **
     struct ckpt_value *root = NULL;
     struct ckpt_err ignored;
     (void)err;
-    if (!is_magic(s.bytes, s.n) || read_stream(&s, &root, &ignored) != 0)
-        return 0; /* the call stays opaque */
-    if (root->kind == CKPT_PICKLE_STORAGE)
-        *out = root;
+    if (!is_magic(s.bytes, s.n))
+        list_names(outer, bytes);
+    else if (read_stream(&s, &root, &ignored) != 0)
+        root = NULL;
+    if (root && root->kind == CKPT_PICKLE_STORAGE)
+        *out = root; /* else the call stays opaque */
     return 0;
 }
 

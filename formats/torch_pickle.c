@@ -39,7 +39,7 @@ static int locate_nothing(struct torch_reader *r, struct torch_record *record,
 }
 
 static int read_pickle(struct torch_reader *r, struct ckpt_value **root, struct ckpt_err *err) {
-    const struct ckpt_pickle_hooks hooks = {r, NULL, torch_legacy_nested};
+    const struct ckpt_pickle_hooks hooks = {r, NULL, torch_legacy_nested, &r->c->globals};
     const size_t n = (size_t)r->file->size;
     size_t consumed;
     if (n > CKPT_LIMIT_PICKLE_BYTES)

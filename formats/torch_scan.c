@@ -27,23 +27,46 @@ static const char *storage_class(const struct torch_storage *s) {
     return s->cls ? s->cls : "storage";
 }
 
-static int scan_items(struct ckpt_value *v, unsigned depth, struct ckpt_err *err) {
+bool torch_has_state(const struct ckpt_value *v) {
+    return v->kind == CKPT_VALUE_OPAQUE && pickle_is(v->attributes, CKPT_VALUE_DICT);
+}
+
+/* An object that refers to one above it (a child to its parent) shows the parent's class there: it
+ * gets an object without state in its place. */
+static int cut_cycle(struct ckpt_arena *a, struct ckpt_value **item, struct ckpt_err *err) {
+    const struct pickle_object *above = (const struct pickle_object *)*item;
+    if (!torch_has_state(*item) || above->mark != TORCH_ON_PATH)
+        return 0;
+    struct pickle_object *leaf = ckpt_arena_alloc(a, sizeof *leaf);
+    if (!leaf)
+        return ckpt_fail_memory(err, "walking the checkpoint");
+    leaf->v.kind = CKPT_VALUE_OPAQUE;
+    leaf->v.text = above->v.text;
+    *item = &leaf->v;
+    return 0;
+}
+
+static int scan_items(struct ckpt_arena *a, struct ckpt_value *v, unsigned depth,
+                      struct ckpt_err *err) {
     struct pickle_object *o = (struct pickle_object *)v;
+    const struct ckpt_value *from = ckpt_value_shown(v);
     enum torch_mark result = TORCH_PLAIN;
     uint64_t weight = 1;
     uint32_t height = 0;
     o->mark = TORCH_ON_PATH;
-    for (size_t i = 0; i < v->seq.n; i++) {
-        enum torch_mark mark;
-        uint64_t w;
-        const int rc = torch_scan(v->seq.item[i], depth + 1, &mark, &w, err);
+    for (size_t i = 0; i < from->seq.n; i++) {
+        enum torch_mark mark = TORCH_PLAIN;
+        uint64_t w = 0;
+        int rc = cut_cycle(a, &from->seq.item[i], err);
+        if (rc == 0)
+            rc = torch_scan(a, from->seq.item[i], depth + 1, &mark, &w, err);
         if (rc)
             return rc;
         if (mark != TORCH_PLAIN)
             result = TORCH_MIXED;
         weight = saturating_add(weight, w);
-        if (v->seq.item[i]->depth + 1 > height)
-            height = v->seq.item[i]->depth + 1;
+        if (from->seq.item[i]->depth + 1 > height)
+            height = from->seq.item[i]->depth + 1;
     }
     o->mark = (uint8_t)result;
     o->weight = weight;
@@ -51,8 +74,8 @@ static int scan_items(struct ckpt_value *v, unsigned depth, struct ckpt_err *err
     return 0;
 }
 
-int torch_scan(struct ckpt_value *v, unsigned depth, enum torch_mark *mark, uint64_t *weight,
-               struct ckpt_err *err) {
+int torch_scan(struct ckpt_arena *a, struct ckpt_value *v, unsigned depth, enum torch_mark *mark,
+               uint64_t *weight, struct ckpt_err *err) {
     struct pickle_object *o = (struct pickle_object *)v;
     *mark = TORCH_PLAIN;
     *weight = 1;
@@ -77,7 +100,9 @@ int torch_scan(struct ckpt_value *v, unsigned depth, enum torch_mark *mark, uint
     case CKPT_VALUE_BIGINT:
         *weight += v->text.n / TEXT_PER_NODE;
         return 0;
-    case CKPT_VALUE_OPAQUE: /* its state is not shown */
+    case CKPT_VALUE_OPAQUE:
+        if (torch_has_state(v))
+            break;
         v->depth = 0;
         return 0;
     case CKPT_VALUE_LIST:
@@ -89,7 +114,7 @@ int torch_scan(struct ckpt_value *v, unsigned depth, enum torch_mark *mark, uint
         return 0;
     }
     if (o->mark == TORCH_UNKNOWN) {
-        const int rc = scan_items(v, depth, err);
+        const int rc = scan_items(a, v, depth, err);
         if (rc)
             return rc;
     }

@@ -137,7 +137,7 @@ static int fill_storage(struct torch_reader *r, struct torch_storage *s, struct 
     if (!cls)
         return set_error(r, s, err, "its storage is of an unknown class",
                          named ? item[1]->text : CKPT_TEXT("not a class"));
-    s->cls = cls->name;
+    s->cls = item[1]->text.s;
     s->dtype = cls->dtype;
     if (item[4]->kind != CKPT_VALUE_INT || item[4]->i < 0 ||
         !ckpt_mul_u64((uint64_t)item[4]->i, cls->bytes, &s->nbytes))

@@ -13,6 +13,8 @@
  *     module                          its state dict (torch_module.c)
  *     container without tensors       one of the values, and its opaque objects as notes
  *     container with tensors          its items, each one segment further down
+ *     opaque object with a state      as a dict of that state, and a note of its class; one that
+ *                                     holds tensors is walked where it is met first
  *     container met inside itself     listed as unsupported
  */
 
@@ -57,7 +59,7 @@ static int push_key(struct torch_walk *w, struct ckpt_value *key, size_t i) {
     struct ckpt_arena *a = &w->r->c->arena;
     enum torch_mark mark;
     uint64_t weight;
-    const int rc = torch_scan(key, 0, &mark, &weight, w->err);
+    const int rc = torch_scan(a, key, 0, &mark, &weight, w->err);
     if (rc)
         return rc;
     const bool has_repr = key->kind == CKPT_VALUE_STR ||
@@ -97,7 +99,9 @@ static int leave_out(struct torch_walk *w, const char *reason) {
 
 typedef int visit_fn(struct torch_walk *w, struct ckpt_value *v);
 
-static int each_item(struct torch_walk *w, const struct ckpt_value *container, visit_fn *visit) {
+/* The items of a container, or what the state of an object holds. */
+static int each_item(struct torch_walk *w, const struct ckpt_value *v, visit_fn *visit) {
+    const struct ckpt_value *container = ckpt_value_shown(v);
     for (size_t i = 0; i < item_count(container); i++) {
         int rc = push_item(w, container, i);
         if (rc == 0)
@@ -109,13 +113,17 @@ static int each_item(struct torch_walk *w, const struct ckpt_value *container, v
     return 0;
 }
 
+static int note_class(struct torch_walk *w, const struct ckpt_value *v) {
+    const struct ckpt_path path = torch_walk_path(w);
+    return note(w, !path.segment || ckpt_checkpoint_add_opaque(w->r->c, path, v->text) != 0);
+}
+
 /* Notes the opaque objects in a part without tensors. Its weight was counted before. */
 static int note_opaque(struct torch_walk *w, struct ckpt_value *v) {
-    if (v->kind == CKPT_VALUE_OPAQUE) {
-        const struct ckpt_path path = torch_walk_path(w);
-        return note(w, !path.segment || ckpt_checkpoint_add_opaque(w->r->c, path, v->text) != 0);
-    }
-    return is_container(v) && v->depth > 0 ? each_item(w, v, note_opaque) : 0;
+    const int rc = v->kind == CKPT_VALUE_OPAQUE ? note_class(w, v) : 0;
+    if (rc || v->depth == 0 || !(is_container(v) || torch_has_state(v)))
+        return rc;
+    return each_item(w, v, note_opaque);
 }
 
 static int add_value(struct torch_walk *w, struct ckpt_value *v, uint64_t weight) {
@@ -133,9 +141,12 @@ static int walk(struct torch_walk *w, struct ckpt_value *v);
 
 static int walk_mixed(struct torch_walk *w, struct ckpt_value *v) {
     struct pickle_object *o = (struct pickle_object *)v;
+    const bool is_object = v->kind == CKPT_VALUE_OPAQUE;
+    int rc = is_object ? note_class(w, v) : 0;
     o->mark = TORCH_ON_PATH;
-    const int rc = each_item(w, v, walk);
-    o->mark = TORCH_MIXED;
+    if (rc == 0)
+        rc = each_item(w, v, walk);
+    o->mark = is_object ? TORCH_WALKED : TORCH_MIXED;
     return rc;
 }
 
@@ -152,7 +163,7 @@ static int walk(struct torch_walk *w, struct ckpt_value *v) {
     }
     if (v->kind == CKPT_VALUE_MODULE)
         return torch_module_read(w, v);
-    rc = torch_scan(v, 0, &mark, &weight, w->err);
+    rc = torch_scan(&w->r->c->arena, v, 0, &mark, &weight, w->err);
     if (rc)
         return rc;
     switch (mark) {
@@ -160,6 +171,8 @@ static int walk(struct torch_walk *w, struct ckpt_value *v) {
         return leave_out(w, "a container that contains itself");
     case TORCH_MIXED:
         return walk_mixed(w, v);
+    case TORCH_WALKED:
+        return note_class(w, v);
     default:
         return add_value(w, v, weight);
     }

@@ -139,6 +139,24 @@ static void repr(struct ckpt_str *out, const struct ckpt_value *v, unsigned dept
     }
 }
 
+static struct ckpt_text finish(struct ckpt_arena *a, struct ckpt_str *text) {
+    const struct ckpt_text whole = ckpt_str_text(text);
+    const struct ckpt_text copy =
+        text->failed ? (struct ckpt_text){0} : ckpt_text_copy(a, whole.s, whole.n);
+    ckpt_str_fini(text);
+    return copy;
+}
+
+struct ckpt_text ckpt_value_call(struct ckpt_arena *a, struct ckpt_text callee,
+                                 const struct ckpt_value *args) {
+    struct ckpt_str text = {0};
+    add_utf8(&text, callee.s, callee.n);
+    ckpt_str_puts(&text, "(");
+    repr_items(&text, args, 0);
+    ckpt_str_puts(&text, ")");
+    return finish(a, &text);
+}
+
 struct ckpt_text ckpt_value_path_segment(struct ckpt_arena *a, const struct ckpt_value *key) {
     if (key->kind == CKPT_VALUE_STR && ckpt_utf8_valid(key->text.s, key->text.n) == key->text.n)
         return key->text;
@@ -147,9 +165,5 @@ struct ckpt_text ckpt_value_path_segment(struct ckpt_arena *a, const struct ckpt
         add_utf8(&text, key->text.s, key->text.n);
     else
         repr(&text, key, 0);
-    const struct ckpt_text whole = ckpt_str_text(&text);
-    const struct ckpt_text copy =
-        text.failed ? (struct ckpt_text){0} : ckpt_text_copy(a, whole.s, whole.n);
-    ckpt_str_fini(&text);
-    return copy;
+    return finish(a, &text);
 }

@@ -47,7 +47,9 @@ struct ckpt_value {
         } seq;
         void *format; /* CKPT_VALUE_FORMAT and above */
     };
-    struct ckpt_value *attributes; /* OPAQUE: constructor's or BUILD's state, a dict; may be NULL */
+    /* OPAQUE: what it shows as: a dict of its state, or its constructor as text; NULL: its class's
+     * name. Containers: attributes beside the items, never shown. MODULE: its state. */
+    struct ckpt_value *attributes;
 };
 
 /* The value of a string key in a dict, or NULL. Linear. */
@@ -55,9 +57,17 @@ struct ckpt_value *ckpt_value_get(const struct ckpt_value *dict, const char *key
 /* How a dict key shows in a path: a string as it is, anything else its Python repr (1, True,
  * (1, 2)). Lone surrogates are percent-encoded. */
 struct ckpt_text ckpt_value_path_segment(struct ckpt_arena *a, const struct ckpt_value *key);
+/* "module.Class(1, 'a')": a call with the arguments in a tuple. */
+struct ckpt_text ckpt_value_call(struct ckpt_arena *a, struct ckpt_text callee,
+                                 const struct ckpt_value *args);
+/* The value that v shows as: of an opaque object what stands for it, else v itself. */
+static inline const struct ckpt_value *ckpt_value_shown(const struct ckpt_value *v) {
+    return v->kind == CKPT_VALUE_OPAQUE && v->attributes ? v->attributes : v;
+}
 /* JSON: tuples and sets as arrays, keys that are not strings by their Python repr, big ints in
- * full, non-finite floats and opaque objects ("module.Class") as strings, bytes as an array of
- * numbers. */
-void ckpt_value_json(struct ckpt_json_out *w, const struct ckpt_value *v);
+ * full, non-finite floats as strings, opaque objects as the state they hold or else as a string
+ * ("module.Class"), bytes as an array of numbers. False: it was cut at CKPT_LIMIT_VALUE_JSON_BYTES
+ * or at the writer's depth, and shows "..." there. */
+bool ckpt_value_json(struct ckpt_json_out *w, const struct ckpt_value *v);
 
 #endif

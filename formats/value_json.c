@@ -16,21 +16,26 @@ struct walk {
     struct ckpt_json_out *w;
     struct ckpt_arena *scratch; /* for names of keys that are not plain strings */
     size_t stop;                /* length of the output at which the walk ends */
+    bool cut;                   /* something did not fit */
 };
 
 static void write_value(struct walk *k, const struct ckpt_value *v);
 
-static bool is_over(const struct walk *k) {
+/* Asked where there is more to write. */
+static bool is_over(struct walk *k) {
+    k->cut |= k->w->out->n >= k->stop;
     return k->w->out->n >= k->stop;
+}
+
+static void write_cut(struct walk *k) {
+    k->cut = true;
+    ckpt_jsonw_string(k->w, "...");
 }
 
 static void write_list(struct walk *k, const struct ckpt_value *v) {
     ckpt_jsonw_array(k->w);
-    for (size_t i = 0; i < v->seq.n; i++) {
+    for (size_t i = 0; i < v->seq.n && !is_over(k); i++)
         write_value(k, v->seq.item[i]);
-        if (is_over(k))
-            break;
-    }
     ckpt_jsonw_array_end(k->w);
 }
 
@@ -56,8 +61,10 @@ static void write_dict(struct walk *k, const struct ckpt_value *v) {
     ckpt_jsonw_object(k->w);
     for (size_t i = 0; i + 1 < v->seq.n && !is_over(k); i += 2) {
         const struct ckpt_text key = unique_key(k, &used, v, i);
-        if (!key.s)
+        if (!key.s) {
+            k->cut = true;
             break;
+        }
         ckpt_jsonw_key_text(k->w, key);
         write_value(k, v->seq.item[i + 1]);
     }
@@ -73,7 +80,7 @@ static void write_bytes(struct walk *k, struct ckpt_text bytes) {
 
 static void write_nested(struct walk *k, const struct ckpt_value *v) {
     if (k->w->depth + 1 >= CKPT_JSON_OUT_DEPTH_MAX)
-        ckpt_jsonw_string(k->w, "...");
+        write_cut(k);
     else if (v->kind == CKPT_VALUE_BYTES)
         write_bytes(k, v->text);
     else if (v->kind == CKPT_VALUE_DICT)
@@ -82,9 +89,10 @@ static void write_nested(struct walk *k, const struct ckpt_value *v) {
         write_list(k, v);
 }
 
-static void write_value(struct walk *k, const struct ckpt_value *v) {
+static void write_value(struct walk *k, const struct ckpt_value *value) {
+    const struct ckpt_value *v = ckpt_value_shown(value);
     if (is_over(k)) {
-        ckpt_jsonw_string(k->w, "...");
+        write_cut(k);
         return;
     }
     switch (v->kind) {
@@ -121,9 +129,10 @@ static void write_value(struct walk *k, const struct ckpt_value *v) {
     }
 }
 
-void ckpt_value_json(struct ckpt_json_out *w, const struct ckpt_value *v) {
+bool ckpt_value_json(struct ckpt_json_out *w, const struct ckpt_value *v) {
     struct ckpt_arena scratch = {.limit = CKPT_LIMIT_VALUE_JSON_BYTES};
-    struct walk k = {w, &scratch, w->out->n + CKPT_LIMIT_VALUE_JSON_BYTES};
+    struct walk k = {w, &scratch, w->out->n + CKPT_LIMIT_VALUE_JSON_BYTES, false};
     write_value(&k, v);
     ckpt_arena_fini(&scratch);
+    return !k.cut;
 }

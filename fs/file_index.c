@@ -143,6 +143,29 @@ static void write_notes(struct ckpt_json_out *w, const char *list, const char *w
     ckpt_jsonw_array_end(w);
 }
 
+/* The names in a pickle that other programs would import or call: only where there are some that
+ * are more than tensors and plain data. */
+static void write_globals(struct ckpt_json_out *w, const struct ckpt_globals *globals) {
+    if (!ckpt_globals_are_notable(globals))
+        return;
+    ckpt_jsonw_key(w, "globals");
+    ckpt_jsonw_array(w);
+    for (size_t i = 0; i < globals->n; i++) {
+        const struct ckpt_global *g = &globals->global[i];
+        ckpt_jsonw_object(w);
+        ckpt_jsonw_key(w, "name");
+        ckpt_jsonw_text(w, g->name);
+        write_member(w, "status", ckpt_global_status(g));
+        write_member(w, "danger", g->danger);
+        ckpt_jsonw_key(w, "mentions");
+        ckpt_jsonw_u64(w, g->mentions);
+        ckpt_jsonw_key(w, "calls");
+        ckpt_jsonw_u64(w, g->calls);
+        ckpt_jsonw_object_end(w);
+    }
+    ckpt_jsonw_array_end(w);
+}
+
 static void write_warnings(struct ckpt_json_out *w, const struct ckpt_session *s) {
     ckpt_jsonw_key(w, "warnings");
     ckpt_jsonw_array(w);
@@ -165,6 +188,7 @@ static void write_index(struct ckpt_json_out *w, const struct ckpt_session *s) {
     write_values(w, s);
     write_notes(w, "unsupported", "reason", c->unsupported, c->nunsupported);
     write_notes(w, "opaque", "type", c->opaque, c->nopaque);
+    write_globals(w, &c->globals);
     write_warnings(w, s);
     ckpt_jsonw_object_end(w);
 }

@@ -64,11 +64,22 @@ static int add_named(struct ckpt_session *s, uint32_t folder, struct ckpt_text l
                      CKPT_TEXT_ARGS(last));
 }
 
+/* What the file leaves out must not pass unnoticed. */
+static int note_cut(struct ckpt_session *s, uint32_t node, struct ckpt_err *err) {
+    CKPT_AUTO(str) struct ckpt_str path = {0};
+    ckpt_tree_path(&s->tree, node, &path);
+    if (path.failed)
+        return ckpt_fail_memory(err, "building the tree");
+    return ckpt_session_note(
+        s, err, "part of %s: it is cut where it shows \"...\" (limit of %u MiB, %d levels)",
+        ckpt_str_text(&path).s, CKPT_LIMIT_VALUE_JSON_BYTES >> 20, CKPT_JSON_OUT_DEPTH_MAX);
+}
+
 static int add_value(struct ckpt_session *s, const struct ckpt_named_value *v, uint32_t *node,
                      struct ckpt_err *err) {
     CKPT_AUTO(str) struct ckpt_str out = {0};
     struct ckpt_json_out w = {.out = &out, .pretty = true};
-    ckpt_value_json(&w, v->value);
+    const bool whole = ckpt_value_json(&w, v->value);
     ckpt_str_puts(&out, "\n");
     const struct ckpt_text json = ckpt_text_copy(&s->arena, ckpt_str_text(&out).s, out.n);
     if (out.failed || !json.s)
@@ -78,7 +89,9 @@ static int add_value(struct ckpt_session *s, const struct ckpt_named_value *v, u
     int rc = ckpt_files_value_path(s, v->path, &path, err);
     if (rc == 0)
         rc = ckpt_files_folders(s, path, CKPT_TREE_ROOT, true, &folder, err);
-    return rc < 0 ? rc : add_named(s, folder, path.segment[path.n - 1], json, node, err);
+    if (rc >= 0)
+        rc = add_named(s, folder, path.segment[path.n - 1], json, node, err);
+    return rc < 0 || whole ? rc : note_cut(s, *node, err);
 }
 
 int ckpt_files_add_values(struct ckpt_session *s, struct ckpt_err *err) {

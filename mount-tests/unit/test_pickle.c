@@ -180,13 +180,21 @@ static void test_calls(void **state) {
         ROW("GLOBAL", "cos\nsystem\n.", "\"os.system\""),
         ROW("STACK_GLOBAL", "\x8c\2os\x8c\6system\x93.", "\"os.system\""),
         ROW("Python 2's name", "c__builtin__\nset\n.", "\"builtins.set\""),
-        ROW("REDUCE of anything", "cos\nsystem\n\x8c\1x\x85R.", "\"os.system\""),
+        ROW("REDUCE of anything", "cos\nsystem\n\x8c\1x\x85R.", "\"os.system('x')\""),
+        ROW("REDUCE, arguments that are no text", "cos\nsystem\n]\x85R.", "\"os.system\""),
+        ROW("REDUCE, five arguments", "cos\nsystem\n(K\1K\1K\1K\1K\1tR.", "\"os.system\""),
         ROW("REDUCE of a result", "cos\ngetenv\n)R)R.", "\"os.getenv\""),
         ROW("NEWOBJ", "csubprocess\nPopen\n)\x81.", "\"subprocess.Popen\""),
         ROW("NEWOBJ_EX", "csubprocess\nPopen\n)}\x92.", "\"subprocess.Popen\""),
-        ROW("INST", "(\x8c\1xios\nsystem\n.", "\"os.system\""),
-        ROW("OBJ", "(cos\nsystem\n\x8c\1xo.", "\"os.system\""),
-        ROW("BUILD", "cm\nC\n)\x81}\x8c\1aK\1sb.", "\"m.C\""),
+        ROW("INST", "(\x8c\1xios\nsystem\n.", "\"os.system('x')\""),
+        ROW("OBJ", "(cos\nsystem\n\x8c\1xo.", "\"os.system('x')\""),
+        ROW("BUILD", "cm\nC\n)\x81}\x8c\1aK\1sb.", "{\"a\":1}"),
+        ROW("BUILD after arguments", "cm\nC\nK\7\x85R}\x8c\1aK\1sb.", "{\"a\":1}"),
+        ROW("BUILD with slots",
+            "cm\nC\n)\x81N}\x8c\1aK\1s\x86"
+            "b.",
+            "{\"a\":1}"),
+        ROW("BUILD of nothing", "cm\nC\n)\x81}b.", "\"m.C\""),
         ROW("BUILD twice", "cm\nC\n)\x81}b\x8c\1xb.", "\"m.C\""),
         ROW("a subclass of dict", "cm\nD\n)\x81K\1K\2s.", "{\"1\":2}"),
         ROW("a subclass of list", "cm\nL\n)\x81K\1a.", "[1]"),
@@ -204,10 +212,13 @@ static void test_calls(void **state) {
         ROW("bytearray", "cbuiltins\nbytearray\n(" REDUCE_BYTES "tR.", "[97,255]"),
         ROW("bytearray of text", "cbuiltins\nbytearray\n(\x8c\1a\x8c\7latin-1tR.", "[97]"),
         ROW("bytes()", "c__builtin__\nbytes\n)R.", "[]"),
-        ROW("encode to UTF-16", "c_codecs\nencode\n\x8c\1a\x8c\5utf16\x86R.", "\"_codecs.encode\""),
+        ROW("encode to UTF-16", "c_codecs\nencode\n\x8c\1a\x8c\5utf16\x86R.",
+            "\"_codecs.encode('a', 'utf16')\""),
         ROW("getattr of torch", "cbuiltins\ngetattr\nctorch\nTensor\n\x8c\4half\x86R.",
             "\"torch.half\""),
         ROW("getattr of os", "cbuiltins\ngetattr\ncos\npath\n\x8c\6system\x86R.",
+            "\"os.path.system\""),
+        ROW("getattr of a result", "cbuiltins\ngetattr\ncos\ngetenv\n)R\x8c\1x\x86R.",
             "\"builtins.getattr\""),
         ROW("__newobj__", "ccopy_reg\n__newobj__\ncm\nC\n\x85R.", "\"m.C\""),
         ROW("__newobj__ of itself", "ccopyreg\n__newobj__\n2\x85R.", "\"copyreg.__newobj__\""),
@@ -235,6 +246,65 @@ static void test_calls(void **state) {
         ROW("numpy scalar, complex",
             "cnumpy.core.multiarray\nscalar\ncnumpy\ndtype\n\x8c\2c8\x85RC\1\1\x86R.",
             "\"numpy.core.multiarray.scalar\""),
+    };
+    (void)state;
+    CHECK_ALL(rows, check_value);
+}
+
+#define STATE(cls, items) "c" cls "\n)\x81}(" items "ub."
+#define ARRAY(shape, dtype, data)                                                                  \
+    "cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85"                               \
+    "C\1b\x87R(K\1" shape "cnumpy\ndtype\n\x8c\2" dtype "\x85R\x89" data "tb."
+
+/* What is no number, text or container and yet plain data. */
+static void test_plain_objects(void **state) {
+    static const struct row rows[] = {
+        ROW("Namespace", STATE("argparse\nNamespace", "\x8c\2lrK\1"), "{\"lr\":1}"),
+        ROW("Namespace of nothing", "cargparse\nNamespace\n)\x81}b.", "{}"),
+        ROW("DictConfig",
+            STATE("omegaconf.dictconfig\nDictConfig",
+                  "\x8c\t_metadata}\x8c\x08_content}\x8c\1aK\1s"),
+            "{\"a\":1}"),
+        ROW("ListConfig", STATE("omegaconf.listconfig\nListConfig", "\x8c\x08_content]K\1a"),
+            "[1]"),
+        ROW("AnyNode", STATE("omegaconf.nodes\nAnyNode", "\x8c\4_val\x8c\1x"), "\"x\""),
+        ROW("AnyNode of None", STATE("omegaconf.nodes\nAnyNode", "\x8c\4_valN"), "null"),
+        ROW("a node without value", STATE("omegaconf.nodes\nAnyNode", "\x8c\1xK\1"), "{\"x\":1}"),
+        ROW("date", "cdatetime\ndate\nC\4\x07\xe8\2\x1d\x85R.", "\"2024-02-29\""),
+        ROW("datetime", "cdatetime\ndatetime\nC\n\x07\xe8\2\x1d\x0c\1\2\0\0\5\x85R.",
+            "\"2024-02-29T12:01:02.000005\""),
+        ROW("datetime with a zone",
+            "cdatetime\ndatetime\nC\n\x07\xe8\2\x1d\x0c\1\2\0\0\0cdatetime\ntimezone\n"
+            "cdatetime\ntimedelta\nJ\xff\xff\xff\xffM\x90\x3dK\0\x87R\x85R\x86R.",
+            "\"2024-02-29T12:01:02-19:37\""),
+        ROW("datetime of nine bytes", "cdatetime\ndatetime\nC\t123456789\x85R.",
+            "\"datetime.datetime\""),
+        ROW("time", "cdatetime\ntime\nC\6\x17\x3b\x3b\0\0\0\x85R.", "\"23:59:59\""),
+        ROW("timedelta", "cdatetime\ntimedelta\nK\1K\2K\3\x87R.", "\"PT86402.000003S\""),
+        ROW("timedelta below zero",
+            "cdatetime\ntimedelta\nJ\xff\xff\xff\xffJ\x7f\x51\1\0J\x20\xa1\7\0\x87R.",
+            "\"-PT0.500000S\""),
+        ROW("timedelta of 2**62 days", "cdatetime\ntimedelta\n\x8a\x08\0\0\0\0\0\0\0\x40\x85R.",
+            "\"datetime.timedelta(4611686018427387904)\""),
+        ROW("path", "cpathlib\nPosixPath\n\x8c\1/\x8c\1a\x8c\1b\x87R.", "\"/a/b\""),
+        ROW("path without parts", "cpathlib\nPosixPath\n)R.", "\".\""),
+        ROW("Windows path",
+            "cpathlib\nPureWindowsPath\n\x8c\3"
+            "C:\\\x8c\1"
+            "a\x86R.",
+            "\"C:\\\\a\""),
+        ROW("device", "ctorch\ndevice\n\x8c\3cpu\x85R.", "\"cpu\""),
+        ROW("device with index", "ctorch\ndevice\n\x8c\4cudaK\1\x86R.", "\"cuda:1\""),
+        ROW("deque", "ccollections\ndeque\n)K\5\x86RK\1a.", "[1]"),
+        ROW("enum", "cm\nColor\nK\1\x85R.", "\"m.Color(1)\""),
+        ROW("enum by name", "cbuiltins\ngetattr\ncm\nColor\n\x8c\3RED\x86R.", "\"m.Color.RED\""),
+        ROW("xrange", "c__builtin__\nxrange\nK\0K\3K\1\x87R.", "\"builtins.range(0, 3, 1)\""),
+        ROW("strings", ARRAY("K\2\x85", "U1", "C\x08x\0\0\0\xe9\0\0\0"), "[\"x\",\"\xc3\xa9\"]"),
+        ROW("strings by two", ARRAY("K\2K\1\x86", "S2", "C\4x\0yz"), "[[\"x\"],[\"yz\"]]"),
+        ROW("a scalar string", ARRAY(")", "S2", "C\2ab"), "\"numpy.ndarray\""),
+        ROW("strings too few", ARRAY("K\3\x85", "S2", "C\4x\0yz"), "\"numpy.ndarray\""),
+        ROW("objects", ARRAY("K\2\x85", "O8", "](K\1Ne"), "[1,null]"),
+        ROW("objects too many", ARRAY("K\1\x85", "O8", "](K\1Ne"), "\"numpy.ndarray\""),
     };
     (void)state;
     CHECK_ALL(rows, check_value);
@@ -393,7 +463,7 @@ static int echo_id(void *user, const struct ckpt_value *id, struct ckpt_value **
 static void test_persistent_ids(void **state) {
     static const char bytes[] = "(K\7QPx\nt.";
     int calls = 0;
-    const struct ckpt_pickle_hooks hooks = {&calls, echo_id, NULL};
+    const struct ckpt_pickle_hooks hooks = {.user = &calls, .persistent_id = echo_id};
     struct ckpt_arena a = {0};
     struct ckpt_value *v;
     struct ckpt_err err = {0};
@@ -425,6 +495,7 @@ int main(void) {
         cmocka_unit_test(test_containers),
         cmocka_unit_test(test_stack_and_memo),
         cmocka_unit_test(test_calls),
+        cmocka_unit_test(test_plain_objects),
         cmocka_unit_test(test_damage),
         cmocka_unit_test(test_depth),
         cmocka_unit_test(test_object_limit),
