@@ -247,23 +247,13 @@ void ckpt_reply_done(struct ckpt_reader *r, struct ckpt_reply *reply) {
     reply->nbytes = 0;
 }
 
-/* Not inlined: a local that changes beside sigsetjmp would be indeterminate after the jump. */
-__attribute__((noinline)) static void copy_iovecs(const struct ckpt_reply *reply, uint8_t *to) {
-    for (uint32_t i = 0; i < reply->niov; i++) {
-        memcpy(to, reply->iov[i].iov_base, reply->iov[i].iov_len);
-        to += reply->iov[i].iov_len;
-    }
-}
-
 /* The iovecs may point into a mapping: that of the part at byte `off`, or of one after it. */
 static int copy_out(const struct ckpt_adapted *t, uint64_t off, const struct ckpt_reply *reply,
                     uint8_t *buf, struct ckpt_err *err) {
-    int rc;
-    CKPT_GUARDED(rc, copy_iovecs(reply, buf));
+    const int rc = ckpt_reply_copy(reply, buf);
     if (rc == 0)
         return 0;
-    uint64_t within = off;
-    const struct ckpt_tensor *const source = part_at(t, &within)->source;
+    const struct ckpt_tensor *const source = part_at(t, &off)->source;
     return ckpt_source_failed(source ? source->blob : t->source->blob, err);
 }
 

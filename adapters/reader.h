@@ -53,12 +53,14 @@ struct ckpt_reply {
  * failed, -EINTR, -ENOMEM; then the reply must be done with, too. [off, off+len) lies inside t.
  * What is not in a mapping is held in memory until ckpt_reply_done, so ask for a MiB or a few at a
  * time; whoever streams a whole tensor does so in a loop of add, write, done. Iovecs may point into
- * mappings: whoever copies from them (not the kernel) does so inside CKPT_GUARDED. */
+ * mappings: whoever copies from them (not the kernel) does so by ckpt_reply_copy. */
 ssize_t ckpt_reader_add(struct ckpt_reader *r, const struct ckpt_adapted *t, uint64_t off,
                         size_t len, struct ckpt_reply *reply, struct ckpt_err *err) CKPT_CHECKED;
 /* Other bytes of a reply: they must outlive it. Bytes added, 0 when the iovecs ran out. */
 size_t ckpt_reply_add_bytes(struct ckpt_reply *reply, const void *data, size_t n);
 size_t ckpt_reply_add_zeros(struct ckpt_reply *reply, size_t n);
+/* Copies a reply's bytes into buf, under the guard: 0, or -EIO if a source went away. */
+int ckpt_reply_copy(const struct ckpt_reply *reply, void *buf) CKPT_CHECKED;
 /* Releases what the reply holds; the reply is empty afterwards. */
 void ckpt_reply_done(struct ckpt_reader *r, struct ckpt_reply *reply);
 

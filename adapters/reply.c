@@ -4,6 +4,9 @@
 #include "adapters/reply.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+#include "base/guard.h"
 
 size_t ckpt_reply_add_bytes(struct ckpt_reply *reply, const void *data, size_t n) {
     if (n == 0)
@@ -29,6 +32,20 @@ size_t ckpt_reply_add_zeros(struct ckpt_reply *reply, size_t n) {
         added += ckpt_reply_add_bytes(reply, zeros, piece);
     }
     return added;
+}
+
+/* Not inlined: a local that changes beside sigsetjmp would be indeterminate after the jump. */
+__attribute__((noinline)) static void copy_pieces(const struct ckpt_reply *reply, uint8_t *to) {
+    for (uint32_t i = 0; i < reply->niov; i++) {
+        memcpy(to, reply->iov[i].iov_base, reply->iov[i].iov_len);
+        to += reply->iov[i].iov_len;
+    }
+}
+
+int ckpt_reply_copy(const struct ckpt_reply *reply, void *buf) {
+    int rc;
+    CKPT_GUARDED(rc, copy_pieces(reply, buf));
+    return rc;
 }
 
 struct ckpt_reply_hold *ckpt_reply_hold(struct ckpt_reply *reply, size_t n) {

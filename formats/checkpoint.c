@@ -242,3 +242,10 @@ void ckpt_checkpoint_close(struct ckpt_checkpoint *c) {
     ckpt_arena_fini(&c->arena);
     free(c);
 }
+
+const struct ckpt_file *ckpt_checkpoint_changed(const struct ckpt_checkpoint *c) {
+    for (size_t i = 0; i < c->nfiles; i++)
+        if (ckpt_file_changed(c->files[i]))
+            return c->files[i];
+    return NULL;
+}

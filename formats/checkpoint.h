@@ -80,6 +80,8 @@ struct ckpt_open_options {
 int ckpt_checkpoint_open(const char *source, const struct ckpt_open_options *options,
                          struct ckpt_checkpoint **out, struct ckpt_err *err) CKPT_CHECKED;
 void ckpt_checkpoint_close(struct ckpt_checkpoint *c); /* NULL is fine */
+/* A file of the checkpoint that is no longer what it was when it was opened, or NULL. */
+const struct ckpt_file *ckpt_checkpoint_changed(const struct ckpt_checkpoint *c);
 
 /* For readers: */
 

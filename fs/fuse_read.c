@@ -16,10 +16,15 @@ static bool interrupted(void *req) {
     return fuse_req_interrupted(req);
 }
 
+/* To read(2), bytes that cannot be had are EIO, whatever is wrong with them; the log tells. */
+static void reply_code(fuse_req_t req, int rc) {
+    fuse_reply_err(req, rc == -EINTR || rc == -ENOMEM ? -rc : EIO);
+}
+
 static void reply_error(fuse_req_t req, int rc, const struct ckpt_err *err) {
     if (rc != -EINTR)
         ckpt_log_once(err->text, "%s", err->text);
-    fuse_reply_err(req, -rc);
+    reply_code(req, rc);
 }
 
 static void reply_copied(fuse_req_t req, struct ckpt_vfile *f, uint64_t off, size_t len) {
@@ -59,7 +64,7 @@ struct parked {
 static void wake(struct ckpt_waiter *w, int rc) {
     struct parked *p = (struct parked *)w;
     if (rc < 0)
-        fuse_reply_err(p->req, -rc);
+        reply_code(p->req, rc);
     else
         reply_range(p->req, p->file, p->off, p->len);
     free(p);

@@ -24,6 +24,10 @@ static bool same(const struct ckpt_plain *p, const struct ckpt_file *f) {
            !ckpt_file_changed(f);
 }
 
+static int fail_changed(const struct ckpt_plain *p, struct ckpt_err *err) {
+    return ckpt_fail(err, -ESTALE, "%s has changed since the mount", p->path);
+}
+
 static int open_locked(struct ckpt_plain *p, struct ckpt_err *err) {
     if (!p->file) {
         const int rc = ckpt_file_open(p->path, &p->file, err);
@@ -38,7 +42,11 @@ static int open_locked(struct ckpt_plain *p, struct ckpt_err *err) {
         ckpt_file_close(p->file);
         p->file = NULL;
     }
-    return ckpt_fail(err, -ESTALE, "%s has changed since the mount", p->path);
+    return fail_changed(p, err);
+}
+
+int ckpt_plain_check(const struct ckpt_plain *p, struct ckpt_err *err) {
+    return ckpt_file_changed(p->file) ? fail_changed(p, err) : 0;
 }
 
 int ckpt_plain_open(struct ckpt_plain *p, struct ckpt_err *err) {

@@ -27,6 +27,8 @@ struct stat;
 struct ckpt_plain *ckpt_plain_new(struct ckpt_arena *a, const char *path, const struct stat *st);
 /* -ESTALE if the file is not the one that was there when we looked. */
 int ckpt_plain_open(struct ckpt_plain *p, struct ckpt_err *err) CKPT_CHECKED;
+/* The same question while it is open. */
+int ckpt_plain_check(const struct ckpt_plain *p, struct ckpt_err *err) CKPT_CHECKED;
 void ckpt_plain_close(struct ckpt_plain *p);
 
 #endif

@@ -10,8 +10,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "base/guard.h"
-
 struct ckpt_vfile *ckpt_vfile_new(struct ckpt_arena *a, uint32_t nsegments) {
     struct ckpt_vfile *f = ckpt_arena_alloc(a, sizeof *f);
     if (!f)
@@ -72,7 +70,7 @@ struct ckpt_vfile *ckpt_vfile_plain(struct ckpt_arena *a, struct ckpt_plain *p) 
     return f;
 }
 
-/* Whether a source file of the tensor is no longer what it was at mount time. */
+/* Whether a source file of the tensor is still what it was at mount time. */
 static int check_tensor(const struct ckpt_adapted *t, struct ckpt_err *err) {
     for (uint32_t i = 0; i < t->nparts; i++) {
         const struct ckpt_tensor *source = t->part[i].source;
@@ -84,10 +82,12 @@ static int check_tensor(const struct ckpt_adapted *t, struct ckpt_err *err) {
     return 0;
 }
 
-/* The files behind consecutive segments repeat: ask each only when it differs from the last. */
-static int check_segments(const struct ckpt_vfile *f, struct ckpt_err *err) {
+/* The segments that hold bytes before `end`, from the first of `i` on. The files behind consecutive
+ * ones repeat: each is asked only when it differs from the last. */
+static int check_segments(const struct ckpt_vfile *f, uint32_t i, uint64_t end,
+                          struct ckpt_err *err) {
     const struct ckpt_file *last = NULL;
-    for (uint32_t i = 0; i < f->nsegments; i++) {
+    for (; i < f->nsegments && f->segment[i].at < end; i++) {
         const struct ckpt_segment *s = &f->segment[i];
         if (s->kind != CKPT_SEGMENT_TENSOR)
             continue;
@@ -107,7 +107,7 @@ static int check_segments(const struct ckpt_vfile *f, struct ckpt_err *err) {
 int ckpt_vfile_open(struct ckpt_vfile *f, struct ckpt_err *err) {
     switch (f->kind) {
     case CKPT_VFILE_SEGMENTS:
-        return check_segments(f, err);
+        return check_segments(f, 0, f->size, err);
     case CKPT_VFILE_PLAIN:
         return ckpt_plain_open(f->plain, err);
     case CKPT_VFILE_COMPUTED:
@@ -167,11 +167,8 @@ static ssize_t add_segments(const struct ckpt_vfile *f, struct ckpt_reader *r, u
     return (ssize_t)done;
 }
 
-ssize_t ckpt_vfile_add(struct ckpt_vfile *f, struct ckpt_reader *r, uint64_t off, size_t len,
-                       struct ckpt_reply *reply, struct ckpt_err *err) {
-    assert(off <= f->size && len <= f->size - off);
-    if (len == 0)
-        return 0;
+static ssize_t add_range(struct ckpt_vfile *f, struct ckpt_reader *r, uint64_t off, size_t len,
+                         struct ckpt_reply *reply, struct ckpt_err *err) {
     if (f->kind == CKPT_VFILE_SEGMENTS)
         return add_segments(f, r, off, len, reply, err);
     if (f->kind == CKPT_VFILE_PLAIN)
@@ -182,19 +179,26 @@ ssize_t ckpt_vfile_add(struct ckpt_vfile *f, struct ckpt_reader *r, uint64_t off
     return (ssize_t)ckpt_reply_add_bytes(reply, ckpt_computed_text(f->computed) + off, len);
 }
 
-/* Its own function, so that the one with sigsetjmp changes no variable. */
-__attribute__((noinline)) static void copy_pieces(const struct ckpt_reply *reply, char *buf) {
-    for (uint32_t i = 0; i < reply->niov; i++) {
-        memcpy(buf, reply->iov[i].iov_base, reply->iov[i].iov_len);
-        buf += reply->iov[i].iov_len;
-    }
+/* Whether the bytes [off, off + len) still lie in files as they were. Asked when they have been
+ * gathered, and again when they were copied out of a mapping: what changes before or meanwhile is
+ * noticed. -EIO: who opens a changed file gets ESTALE, who reads it this. */
+static int check_range(const struct ckpt_vfile *f, uint64_t off, size_t len, struct ckpt_err *err) {
+    int rc = 0;
+    if (f->kind == CKPT_VFILE_SEGMENTS && len > 0)
+        rc = check_segments(f, find_segment(f, off), off + len, err);
+    else if (f->kind == CKPT_VFILE_PLAIN)
+        rc = ckpt_plain_check(f->plain, err);
+    return rc < 0 ? -EIO : 0;
 }
 
-/* Copies a reply's bytes, which may lie in a mapping whose file shrinks. */
-static int copy_reply(const struct ckpt_reply *reply, char *buf) {
-    int rc;
-    CKPT_GUARDED(rc, copy_pieces(reply, buf));
-    return rc;
+ssize_t ckpt_vfile_add(struct ckpt_vfile *f, struct ckpt_reader *r, uint64_t off, size_t len,
+                       struct ckpt_reply *reply, struct ckpt_err *err) {
+    assert(off <= f->size && len <= f->size - off);
+    if (len == 0)
+        return 0;
+    const ssize_t n = add_range(f, r, off, len, reply, err);
+    const int rc = n > 0 ? check_range(f, off, (size_t)n, err) : 0;
+    return rc < 0 ? rc : n;
 }
 
 int ckpt_vfile_copy(struct ckpt_vfile *f, struct ckpt_reader *r, uint64_t off, size_t len,
@@ -202,7 +206,7 @@ int ckpt_vfile_copy(struct ckpt_vfile *f, struct ckpt_reader *r, uint64_t off, s
     for (size_t done = 0; done < len;) {
         struct ckpt_reply reply = {.interrupted = interrupted, .arg = arg};
         const ssize_t n = ckpt_vfile_add(f, r, off + done, len - done, &reply, err);
-        const int rc = n < 0 ? (int)n : copy_reply(&reply, (char *)buf + done);
+        const int rc = n < 0 ? (int)n : ckpt_reply_copy(&reply, (char *)buf + done);
         ckpt_reply_done(r, &reply);
         if (rc < 0)
             return n < 0 ? rc : ckpt_fail(err, rc, "the source shrank while it was read");
@@ -211,7 +215,7 @@ int ckpt_vfile_copy(struct ckpt_vfile *f, struct ckpt_reader *r, uint64_t off, s
                              (unsigned long long)(off + done));
         done += (size_t)n;
     }
-    return 0;
+    return check_range(f, off, len, err);
 }
 
 /* Writes all of a reply; its iovecs are used up. */
@@ -249,5 +253,5 @@ int ckpt_vfile_write(struct ckpt_vfile *f, struct ckpt_reader *r, uint64_t off, 
                              (unsigned long long)(off + done));
         done += (size_t)n;
     }
-    return 0;
+    return check_range(f, off, len, err);
 }

@@ -67,7 +67,7 @@ void ckpt_vfile_close(struct ckpt_vfile *f);
 
 /* Appends the bytes [off, off + len) to the reply, fewer only if the iovecs run out. The range lies
  * inside the file, which is open. A computed file is made now if it has not been yet. Bytes added
- * or a negative errno. */
+ * or a negative errno: -EIO if a file that they come from shrank or has changed. */
 ssize_t ckpt_vfile_add(struct ckpt_vfile *f, struct ckpt_reader *r, uint64_t off, size_t len,
                        struct ckpt_reply *reply, struct ckpt_err *err) CKPT_CHECKED;
 /* Copies [off, off + len) into buf: where many small segments exceed a reply's iovecs.

@@ -71,6 +71,16 @@ static int run_parts(struct ckpt_verification *v, struct ckpt_err *err) {
     return rc;
 }
 
+/* What was read of a file that changes is neither the old model nor the new one. */
+static void note_changed_source(struct ckpt_verification *v) {
+    const struct ckpt_file *const file = ckpt_checkpoint_changed(v->model->checkpoint);
+    if (!file || v->bytes.status == CKPT_STATUS_LOAD_FAIL)
+        return;
+    v->bytes.status = CKPT_STATUS_LOAD_FAIL;
+    ckpt_reason_set(&v->bytes.reason, "%s has changed since it was opened: open it again",
+                    file->name);
+}
+
 int ckpt_verify_run(struct ckpt_reader *r, const struct ckpt_model *m,
                     const struct ckpt_verify_options *options, struct ckpt_str *report,
                     enum ckpt_status *status, struct ckpt_err *err) {
@@ -81,6 +91,7 @@ int ckpt_verify_run(struct ckpt_reader *r, const struct ckpt_model *m,
     const int rc = run_parts(&v, err);
     if (rc < 0)
         return rc;
+    note_changed_source(&v);
     v.status = ckpt_status_worst(v.bytes.status, v.layer.status);
     v.status = ckpt_status_worst(v.status, v.chain.status);
     v.status = ckpt_status_worst(v.status, v.graph.status);

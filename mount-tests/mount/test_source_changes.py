@@ -1,0 +1,111 @@
+"""A source that changes under the mount: EIO for who reads, ESTALE for who opens; never a signal, zeros or other bytes. One
+that is replaced by rename or unlinked goes on as it was."""
+import errno, os, shutil
+from mounted import *
+
+A1 = fixture("a1", "a1_full.pt")
+ROWS, COLUMNS = 256, 2048
+
+
+def error_of(call, *args):
+    try:
+        call(*args)
+    except OSError as e:
+        return errno.errorcode[e.errno]
+    return None
+
+
+def shrink(source):
+    os.truncate(source, 1 << 19)
+
+
+def cut_inside_the_last_page(source):
+    os.truncate(source, os.path.getsize(source) - 4)
+
+
+def become_zeros(source):
+    size = os.path.getsize(source)
+    os.truncate(source, 0)
+    os.truncate(source, size)
+
+
+def rewrite(source):
+    with open(source, "r+b") as f:
+        f.write(b"\xff" * os.path.getsize(source))
+
+
+CHANGES = [shrink, cut_inside_the_last_page, become_zeros, rewrite]
+
+
+def after(change, *opts):
+    """Changes the source between open and read."""
+    with tempfile.TemporaryDirectory() as d:
+        source = os.path.join(d, "big.safetensors")
+        write_safetensors(source, {"fc.bias": ("F32", [ROWS], bytes(4 * ROWS)), "fc.weight": ("F32", [ROWS, COLUMNS], b"\x3f" * (4 * ROWS * COLUMNS))})
+        with Mount(source, *opts) as m:
+            f = os.open(os.path.join(m, "fc", "weight"), os.O_RDONLY)
+            size = os.fstat(f).st_size
+            change(source)
+            for off in (size - 4096, 0, size // 2):
+                assert error_of(os.pread, f, 4096, off) == "EIO", (change, opts, off)
+            os.close(f)
+            assert error_of(os.open, os.path.join(m, "fc", "bias"), os.O_RDONLY) == "ESTALE"
+            report = read_json(m, "verify.json")
+            assert report["status"] == "LOAD_FAIL" and report["bytes"]["reason"], report["status"]
+            assert os.stat(os.path.join(m, "index.json")).st_size == len(read(m, "index.json"))
+
+
+def test_untouched():
+    for change in CHANGES:
+        after(change, "layout=torch")
+
+
+def test_transposed():
+    for change in CHANGES:
+        after(change)
+
+
+def test_cast():
+    for change in CHANGES:
+        after(change, "cast=bf16,layout=torch")
+
+
+def test_plain_file_of_a_directory():
+    with tempfile.TemporaryDirectory() as d:
+        shutil.copy(fixture("a1", "a1.safetensors"), os.path.join(d, "model-00001-of-00001.safetensors"))
+        keys = list(safetensors(os.path.join(d, "model-00001-of-00001.safetensors"))[0])
+        with open(os.path.join(d, "model.safetensors.index.json"), "w") as f:
+            json.dump({"weight_map": {k: "model-00001-of-00001.safetensors" for k in keys}}, f)
+        plain = os.path.join(d, "notes.bin")
+        for change in (cut_inside_the_last_page, rewrite):
+            with open(plain, "wb") as f:
+                f.write(b"x" * 5000)
+            with Mount(d) as m:
+                f = os.open(os.path.join(m, "notes.bin"), os.O_RDONLY)
+                change(plain)
+                assert error_of(os.pread, f, 100, 4096) == "EIO", change
+                os.close(f)
+
+
+def test_source_replaced_by_rename_is_harmless():
+    with tempfile.TemporaryDirectory() as d:
+        source = os.path.join(d, "a1.pt")
+        shutil.copy(A1, source)
+        with Mount(source) as m:
+            with open(os.path.join(m, "fc1", "weight"), "rb") as f:
+                first = f.read()
+                os.rename(shutil.copy(fixture("a1", "a1_f64.pt"), source + ".new"), source)
+                f.seek(0)
+                assert len(first) == 128 and f.read() == first
+
+
+def test_unlinked_source_goes_on():
+    with tempfile.TemporaryDirectory() as d:
+        source = shutil.copy(A1, os.path.join(d, "a1.pt"))
+        with Mount(source) as m:
+            os.unlink(source)
+            assert len(read(m, "fc1", "weight")) == 128
+
+
+if __name__ == "__main__":
+    main(__name__)
