@@ -30,22 +30,32 @@ static bool says_burn(const struct ckpt_checkpoint *c) {
     return false;
 }
 
+int ckpt_dialect_check(const char *name, struct ckpt_err *err) {
+    static const struct ckpt_text known[] = {CKPT_TEXT("auto"), CKPT_TEXT("torch"),
+                                             CKPT_TEXT("burn")};
+    const size_t n = sizeof known / sizeof known[0];
+    for (size_t i = 0; i < n; i++)
+        if (ckpt_text_is(known[i], name))
+            return 0;
+    if (strcmp(name, "flax") == 0 || strcmp(name, "openpi") == 0)
+        return ckpt_fail(err, -EINVAL,
+                         "dialect=%s cannot be adapted yet; dialect=torch and burn can", name);
+    const int near = ckpt_text_nearest(ckpt_text_of(name), known, n);
+    if (near >= 0)
+        return ckpt_fail(err, -EINVAL, "dialect=%s is unknown; did you mean '%s'?", name,
+                         known[near].s);
+    return ckpt_fail(err, -EINVAL, "dialect=%s is unknown: it is auto, torch or burn", name);
+}
+
 static int choose_dialect(struct ckpt_build *b) {
-    static const struct ckpt_text names[] = {CKPT_TEXT("auto"), CKPT_TEXT("torch"),
-                                             CKPT_TEXT("burn"), CKPT_TEXT("flax"),
-                                             CKPT_TEXT("openpi")};
     const char *given = b->options->dialect;
+    const int rc = given ? ckpt_dialect_check(given, b->err) : 0;
+    if (rc < 0)
+        return rc;
     if (!given || strcmp(given, "auto") == 0)
         b->model->dialect = says_burn(b->checkpoint) ? "burn" : "torch";
-    else if (strcmp(given, "torch") == 0 || strcmp(given, "burn") == 0)
-        b->model->dialect = given;
-    else if (strcmp(given, "flax") == 0 || strcmp(given, "openpi") == 0)
-        return ckpt_fail(b->err, -ENOTSUP,
-                         "dialect=%s cannot be adapted yet; dialect=torch and burn can", given);
     else
-        return ckpt_fail(
-            b->err, -EINVAL, "dialect=%s is unknown%s", given,
-            ckpt_build_did_you_mean(b, ckpt_text_of(given), names, sizeof names / sizeof names[0]));
+        b->model->dialect = given;
     if (strcmp(b->model->dialect, "burn") == 0 && b->options->layout == CKPT_LAYOUT_TORCH)
         return ckpt_build_warn(b,
                                "the source is in burn's layout; layout=torch cannot turn it back "

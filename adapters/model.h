@@ -130,6 +130,8 @@ struct ckpt_model {
     struct ckpt_arena arena;
 };
 
+/* -EINVAL with a sentence if there is no such dialect, or none yet. */
+int ckpt_dialect_check(const char *name, struct ckpt_err *err) CKPT_CHECKED;
 /* The model outlives neither the checkpoint nor the strings of the options. */
 int ckpt_model_build(const struct ckpt_checkpoint *c, const struct ckpt_adapt_options *options,
                      struct ckpt_model **out, struct ckpt_err *err) CKPT_CHECKED;

@@ -147,19 +147,34 @@ static int parse_options(struct ckpt_command *c, const struct pending *options,
     return ckpt_options_finish(&c->options, err);
 }
 
+/* An unset variable in a script is not the current folder. */
+static int check_given(const char *what, const char *text, struct ckpt_err *err) {
+    return text && !*text ? ckpt_fail(err, -EINVAL, "%s is empty: see mount.ckpt --help", what) : 0;
+}
+
+static int check_all_given(const struct ckpt_command *c, struct ckpt_err *err) {
+    int rc = check_given("SOURCE", c->source, err);
+    if (rc == 0)
+        rc = check_given("MOUNTPOINT", c->mountpoint, err);
+    if (rc == 0)
+        rc = check_given(c->action == CKPT_ACTION_CAT ? "PATH of --cat" : "OUT of --export",
+                         c->path, err);
+    return rc;
+}
+
 static int take_operands(struct ckpt_command *c, int n, char **operand, struct ckpt_err *err) {
     const int want = c->action == CKPT_ACTION_MOUNT ? 2 : 1;
+    if (c->json && c->action != CKPT_ACTION_INSPECT)
+        return ckpt_fail(err, -EINVAL, "--json goes with --inspect");
     if (n < want)
         return ckpt_fail(err, -EINVAL, "%s is missing: see mount.ckpt --help",
                          n == 0 ? "SOURCE" : "MOUNTPOINT");
     if (n > want)
         return ckpt_fail(err, -EINVAL, "%s is one argument too many: see mount.ckpt --help",
                          operand[want]);
-    if (c->json && c->action != CKPT_ACTION_INSPECT)
-        return ckpt_fail(err, -EINVAL, "--json goes with --inspect");
     c->source = operand[0];
     c->mountpoint = n > 1 ? operand[1] : NULL;
-    return 0;
+    return check_all_given(c, err);
 }
 
 int ckpt_command_parse(struct ckpt_command *c, int argc, char **argv, struct ckpt_err *err) {

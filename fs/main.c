@@ -43,9 +43,9 @@ static int report(const struct ckpt_command *c, int error, struct ckpt_err *err)
     if (c->source)
         ckpt_fail_in(err, "%s", c->source);
     fprintf(stderr, "mount.ckpt: %s\n", err->text);
-    if (!c->source)
-        return CKPT_EXIT_USAGE;
-    return c->action == CKPT_ACTION_VERIFY ? CKPT_EXIT_SYSTEM : ckpt_exit_code(error);
+    if (c->action == CKPT_ACTION_VERIFY)
+        return CKPT_EXIT_SYSTEM; /* 1 would say that it ran and found a difference */
+    return c->source ? ckpt_exit_code(error) : CKPT_EXIT_USAGE;
 }
 
 int main(int argc, char **argv) {

@@ -76,7 +76,10 @@ int ckpt_option_map_read(struct ckpt_arena *a, struct ckpt_mapping_list *list, c
         if (rc < 0)
             return rc;
     }
-    return ferror(f) ? ckpt_fail(err, -EINVAL, "option map_file: cannot read %s", path) : 0;
+    if (ferror(f))
+        return ckpt_fail(err, -EINVAL, "option map_file: cannot read %s: %s", path,
+                         strerror(errno));
+    return 0;
 }
 
 static int check(struct ckpt_text pattern, const char *where, const struct ckpt_text *replacement,
@@ -92,8 +95,9 @@ static int check_kind(const struct ckpt_mapping *kind, struct ckpt_err *err) {
     CKPT_AUTO(str) struct ckpt_str names = {0};
     for (const char *const *name = ckpt_kind_names; *name; name++)
         ckpt_str_printf(&names, "%s%s", name == ckpt_kind_names ? "" : ", ", *name);
-    return ckpt_fail(err, -EINVAL, "%s %.*s is none of %s", kind->where,
-                     CKPT_TEXT_ARGS(kind->value), ckpt_str_text(&names).s);
+    return ckpt_fail(err, -EINVAL, "%s%.*s=>%.*s: that kind is none of %s", kind->where,
+                     CKPT_TEXT_ARGS(kind->pattern), CKPT_TEXT_ARGS(kind->value),
+                     ckpt_str_text(&names).s);
 }
 
 int ckpt_option_patterns_check(const struct ckpt_adapt_options *o, struct ckpt_err *err) {

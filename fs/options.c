@@ -18,7 +18,7 @@
 #include "base/cleanup.h"
 #include "fs/option_map.h"
 
-enum value_rule { NO_VALUE, VALUE, MAYBE_VALUE };
+enum value_rule { NO_VALUE, VALUE, EMPTY_VALUE /* an empty one, too */, MAYBE_VALUE };
 
 struct choice {
     const char *name;
@@ -202,10 +202,11 @@ static int set_map_file(struct ckpt_options *o, const struct row *row, const cha
 
 static int set_dialect(struct ckpt_options *o, const struct row *row, const char *value,
                        struct ckpt_err *err) {
-    if (strcmp(value, "auto") != 0)
+    const int rc = ckpt_dialect_check(value, err);
+    if (rc == 0 && strcmp(value, "auto") != 0)
         return set_text(o, row, value, err);
     *(const char **)field(o, row) = NULL;
-    return 0;
+    return rc;
 }
 
 /* Named in the manual, not built yet: refusing is honest, ignoring would not be. */
@@ -247,7 +248,7 @@ static const struct choice listings[] = {{"all", 1}, {"tree", 0}, {NULL, 0}};
 static const struct row rows[] = {
     {"layout", VALUE, set_choice, AT(adapt.layout), layouts},
     {"dialect", VALUE, set_dialect, AT(adapt.dialect), NULL},
-    {"root", VALUE, set_text, AT(adapt.root), NULL},
+    {"root", EMPTY_VALUE, set_text, AT(adapt.root), NULL},
     {"prefix", VALUE, set_bool_choice, AT(adapt.prefix_keep), prefixes},
     {"map", VALUE, set_mapping, AT(map), NULL},
     {"map_file", VALUE, set_map_file, AT(map), NULL},
@@ -339,12 +340,14 @@ static const struct row *find_row(const char *name) {
 
 static int fail_unknown(const char *name, struct ckpt_err *err) {
     struct ckpt_text names[NROWS];
+    size_t n = 0;
     for (size_t i = 0; i < NROWS; i++)
-        names[i] = ckpt_text_of(rows[i].name);
-    const int near = ckpt_text_nearest(ckpt_text_of(name), names, NROWS);
+        if (rows[i].set != set_nothing && rows[i].set != set_missing) /* no use to anybody */
+            names[n++] = ckpt_text_of(rows[i].name);
+    const int near = ckpt_text_nearest(ckpt_text_of(name), names, n);
     if (near < 0)
         return ckpt_fail(err, -EINVAL, "unknown option %s: mount.ckpt --help lists them", name);
-    return ckpt_fail(err, -EINVAL, "unknown option %s: did you mean %s?", name, rows[near].name);
+    return ckpt_fail(err, -EINVAL, "unknown option %s: did you mean %s?", name, names[near].s);
 }
 
 /* One option, NUL-terminated and without its escapes. */
@@ -357,7 +360,7 @@ static int parse_option(struct ckpt_options *o, char *option, bool sloppy, struc
     const struct row *row = find_row(option);
     if (!row)
         return sloppy ? 0 : fail_unknown(option, err);
-    if (row->rule == VALUE && (!value || !*value))
+    if ((row->rule == VALUE && (!value || !*value)) || (row->rule == EMPTY_VALUE && !value))
         return ckpt_fail(err, -EINVAL, "option %s needs a value: %s=...", option, option);
     if (row->rule == NO_VALUE && value)
         return ckpt_fail(err, -EINVAL, "option %s takes no value, %s was given", option, value);

@@ -108,7 +108,23 @@ def test_cat_and_inspect():
     p = subprocess.run([BINARY, "--cat", "fc1/bias", A1], capture_output=True, timeout=60)
     assert p.returncode == 0 and p.stdout == safetensors(fixture("a1", "a1.safetensors"))[0]["fc1.bias"][2], p.stderr
     assert "fc1.weight" in run("--inspect", A1).stdout
-    refused(32, "--cat", "fc1/wieght", A1, words=["fc1/wieght"])
+    refused(32, "--cat", "fc1/wieght", A1, words=["fc1/wieght", "did you mean fc1/weight?"])
+    refused(32, "--cat", "qqqqqqqqqq", A1, words=["qqqqqqqqqq", "--inspect --json"])
+    refused(1, "--json", A1, words=["--json", "--inspect"])
+
+
+def test_an_unset_variable_is_no_folder():
+    refused(1, "--inspect", "", words=["SOURCE is empty"])
+    refused(1, A1, "", words=["MOUNTPOINT is empty"])
+    refused(1, "--cat", "", A1, words=["--cat"])
+    refused(1, "--export", "", A1, words=["--export"])
+
+
+def test_verify_that_does_not_run_is_no_difference():
+    refused(2, "--verify", words=["SOURCE is missing"])
+    refused(2, "--verify", "-o", "layuot=torch", A1, words=["layuot"])
+    refused(2, "--verify", "-o", "reference=/no/such/file", A1, words=["/no/such/file"])
+    refused(2, "--verify", "--inspect", A1)
 
 
 if __name__ == "__main__":

@@ -114,7 +114,21 @@ static void test_refusals(void **state) {
     refuse("expect=x", "expect", "not available");
     refuse("passthrough", "passthrough", "not available");
     refuse("kind=.=>lienar", "lienar", "linear");
+    refuse("kind=^fc1$=>lienar", "^fc1$=>lienar", "linear");
     refuse("remount", "remount", "unmount");
+    refuse("root", "root", "needs a value");
+    refuse("dialect=torhc", "torhc", "did you mean 'torch'");
+    refuse("dialect=flax", "flax", "yet");
+    refuse("dialect=qqq", "qqq", "auto, torch or burn");
+    refuse("nousr", "nousr", "--help"); /* what does nothing is not worth a suggestion */
+    refuse("map_file=/", "map_file", "directory");
+}
+
+static void test_an_empty_root_is_the_whole(void **state) {
+    (void)state;
+    CKPT_AUTO(options) struct ckpt_options o;
+    accept(&o, "root=");
+    assert_string_equal(o.adapt.root, "");
 }
 
 static void test_bad_patterns_have_their_place(void **state) {
@@ -178,10 +192,15 @@ static void test_sizes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults), cmocka_unit_test(test_values),
-        cmocka_unit_test(test_escapes),  cmocka_unit_test(test_mount_options_are_silent),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_bad_patterns_have_their_place),
-        cmocka_unit_test(test_sloppy),   cmocka_unit_test(test_map_file),
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_escapes),
+        cmocka_unit_test(test_mount_options_are_silent),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_an_empty_root_is_the_whole),
+        cmocka_unit_test(test_bad_patterns_have_their_place),
+        cmocka_unit_test(test_sloppy),
+        cmocka_unit_test(test_map_file),
         cmocka_unit_test(test_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
