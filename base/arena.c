@@ -78,6 +78,16 @@ char *ckpt_arena_printf(struct ckpt_arena *a, const char *fmt, ...) {
     return p;
 }
 
+void ckpt_arena_move(struct ckpt_arena *a, struct ckpt_arena *from) {
+    struct ckpt_arena_block **end = &a->blocks;
+    while (*end)
+        end = &(*end)->next;
+    *end = from->blocks;
+    a->used += from->used;
+    from->blocks = NULL;
+    from->used = 0;
+}
+
 void ckpt_arena_fini(struct ckpt_arena *a) {
     for (struct ckpt_arena_block *b = a->blocks; b;) {
         struct ckpt_arena_block *next = b->next;

@@ -30,6 +30,9 @@ char *ckpt_arena_copy(struct ckpt_arena *a, const void *data, size_t n) __attrib
 char *ckpt_arena_printf(struct ckpt_arena *a, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Moves all that `from` holds to `a`: pointers stay valid and now live as long as `a`. */
+void ckpt_arena_move(struct ckpt_arena *a, struct ckpt_arena *from);
+
 /* Frees everything; the arena is then empty and usable again. */
 void ckpt_arena_fini(struct ckpt_arena *a);
 

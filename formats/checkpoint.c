@@ -13,8 +13,9 @@
 /* Asked in this order; each recognises its kind by content. safetensors comes first, because its
  * first byte is a length and may be any magic number's. */
 static const struct ckpt_format *const formats[] = {
-    &ckpt_format_safetensors,  &ckpt_format_safetensors_shards, &ckpt_format_torch_zip,
-    &ckpt_format_torch_legacy, &ckpt_format_torch_tar,          &ckpt_format_torch_pickle,
+    &ckpt_format_safetensors,  &ckpt_format_safetensors_directory, &ckpt_format_torch_directory,
+    &ckpt_format_torch_zip,    &ckpt_format_torch_legacy,          &ckpt_format_torch_tar,
+    &ckpt_format_torch_pickle,
 };
 
 /*
@@ -160,12 +161,12 @@ static int read_directory(struct ckpt_checkpoint *c, const char *source,
         if (formats[i]->directory && formats[i]->detect(source, NULL))
             return formats[i]->read(c, source, options, err);
     return ckpt_fail(err, -EINVAL,
-                     "not a checkpoint directory: expected model.safetensors.index.json or "
-                     "model.safetensors in it");
+                     "not a checkpoint directory: expected model.safetensors, pytorch_model.bin "
+                     "or the index of such a file's shards (NAME.index.json) in it");
 }
 
-static int read_file(struct ckpt_checkpoint *c, const char *source,
-                     const struct ckpt_open_options *options, struct ckpt_err *err) {
+int ckpt_checkpoint_read_file(struct ckpt_checkpoint *c, const char *source,
+                              const struct ckpt_open_options *options, struct ckpt_err *err) {
     struct ckpt_file *f = NULL;
     int rc = ckpt_file_open(source, &f, err);
     if (rc)
@@ -212,21 +213,48 @@ static void auto_close(struct ckpt_checkpoint **c) {
 }
 #define ckpt_auto_checkpoint auto_close
 
-int ckpt_checkpoint_open(const char *source, const struct ckpt_open_options *options,
-                         struct ckpt_checkpoint **out, struct ckpt_err *err) {
+typedef int read_fn(struct ckpt_checkpoint *c, const char *source,
+                    const struct ckpt_open_options *options, struct ckpt_err *err);
+
+static int open_by(read_fn *read, const char *source, const struct ckpt_open_options *options,
+                   struct ckpt_checkpoint **out, struct ckpt_err *err) {
     CKPT_AUTO(checkpoint) struct ckpt_checkpoint *c = calloc(1, sizeof *c);
     if (!c || !(c->name = source_name(&c->arena, source)))
         return ckpt_fail_memory(err, "opening the checkpoint");
     const struct ckpt_open_options defaults = {0};
-    struct stat st;
-    const bool is_directory = stat(source, &st) == 0 && S_ISDIR(st.st_mode);
-    const int rc =
-        (is_directory ? read_directory : read_file)(c, source, options ? options : &defaults, err);
+    const int rc = read(c, source, options ? options : &defaults, err);
     if (rc)
         return rc;
     if (warn_of_dangers(c) != 0)
         return ckpt_fail_memory(err, "opening the checkpoint");
     *out = CKPT_STEAL(c);
+    return 0;
+}
+
+int ckpt_checkpoint_open_file(const char *source, const struct ckpt_open_options *options,
+                              struct ckpt_checkpoint **out, struct ckpt_err *err) {
+    return open_by(ckpt_checkpoint_read_file, source, options, out, err);
+}
+
+int ckpt_checkpoint_open(const char *source, const struct ckpt_open_options *options,
+                         struct ckpt_checkpoint **out, struct ckpt_err *err) {
+    struct stat st;
+    const bool is_directory = stat(source, &st) == 0 && S_ISDIR(st.st_mode);
+    return open_by(is_directory ? read_directory : ckpt_checkpoint_read_file, source, options, out,
+                   err);
+}
+
+int ckpt_checkpoint_absorb(struct ckpt_checkpoint *c, struct ckpt_checkpoint *part) {
+    ckpt_arena_move(&c->arena, &part->arena);
+    for (; part->nblobs; part->blobs++, part->nblobs--)
+        if (ckpt_checkpoint_add_blob(c, *part->blobs))
+            return -ENOMEM;
+    while (part->nfiles) {
+        struct ckpt_file *f = *part->files++;
+        part->nfiles--;
+        if (ckpt_checkpoint_add_file(c, f))
+            return -ENOMEM;
+    }
     return 0;
 }
 

@@ -79,6 +79,9 @@ struct ckpt_open_options {
 /* Opens SOURCE by its content. A sentence in err does not name SOURCE itself. */
 int ckpt_checkpoint_open(const char *source, const struct ckpt_open_options *options,
                          struct ckpt_checkpoint **out, struct ckpt_err *err) CKPT_CHECKED;
+/* The same, but never a directory. */
+int ckpt_checkpoint_open_file(const char *source, const struct ckpt_open_options *options,
+                              struct ckpt_checkpoint **out, struct ckpt_err *err) CKPT_CHECKED;
 void ckpt_checkpoint_close(struct ckpt_checkpoint *c); /* NULL is fine */
 /* A file of the checkpoint that is no longer what it was when it was opened, or NULL. */
 const struct ckpt_file *ckpt_checkpoint_changed(const struct ckpt_checkpoint *c);
@@ -94,9 +97,17 @@ struct ckpt_format {
     int (*read)(struct ckpt_checkpoint *c, const char *source,
                 const struct ckpt_open_options *options, struct ckpt_err *err);
 };
-extern const struct ckpt_format ckpt_format_safetensors, ckpt_format_safetensors_shards,
+extern const struct ckpt_format ckpt_format_safetensors, ckpt_format_safetensors_directory,
     ckpt_format_torch_zip, ckpt_format_torch_legacy, ckpt_format_torch_tar,
-    ckpt_format_torch_pickle;
+    ckpt_format_torch_pickle, ckpt_format_torch_directory;
+
+/* Opens the file and fills the checkpoint, which is empty, with what it holds. */
+int ckpt_checkpoint_read_file(struct ckpt_checkpoint *c, const char *path,
+                              const struct ckpt_open_options *options,
+                              struct ckpt_err *err) CKPT_CHECKED;
+/* Makes c the owner of what `part` owns (files, blobs, memory), so that tensors and texts of the
+ * part may be listed in c. The part's lists can still be read until it is closed. */
+int ckpt_checkpoint_absorb(struct ckpt_checkpoint *c, struct ckpt_checkpoint *part) CKPT_CHECKED;
 
 /* Growing the lists above (arrays are in the arena and doubled; only while reading: a pointer to an
  * element holds until the next one is added). NULL and -ENOMEM: out of memory; a tensor also beyond

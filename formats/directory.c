@@ -91,12 +91,15 @@ int ckpt_directory_fill(struct ckpt_checkpoint *c, const char *directory, struct
     return 0;
 }
 
+char *ckpt_directory_path(const char *directory, const char *name) {
+    char *path = NULL;
+    return asprintf(&path, "%s/%s", directory, name) < 0 ? NULL : path;
+}
+
 int ckpt_directory_open(const char *directory, const char *name, struct ckpt_file **out,
                         struct ckpt_err *err) {
-    CKPT_AUTO(free) char *path = NULL;
-    if (asprintf(&path, "%s/%s", directory, name) < 0) {
-        path = NULL;
+    CKPT_AUTO(free) char *path = ckpt_directory_path(directory, name);
+    if (!path)
         return fail_memory(err);
-    }
     return ckpt_file_open(path, out, err) ? ckpt_fail_in(err, "%s", name) : 0;
 }

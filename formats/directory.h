@@ -20,6 +20,9 @@ int ckpt_directory_pick(struct ckpt_arena *a, const char *directory, const char 
 int ckpt_directory_fill(struct ckpt_checkpoint *c, const char *directory,
                         struct ckpt_err *err) CKPT_CHECKED;
 
+/* "DIRECTORY/NAME", malloc'ed; NULL when out of memory. */
+char *ckpt_directory_path(const char *directory, const char *name);
+
 /* Opens a file of the directory. A failure names the file. */
 int ckpt_directory_open(const char *directory, const char *name, struct ckpt_file **out,
                         struct ckpt_err *err) CKPT_CHECKED;

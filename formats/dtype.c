@@ -19,6 +19,7 @@ static const struct ckpt_dtype_info table[CKPT_DT_COUNT] = {
     [CKPT_DT_F32] = {"F32", "float32", "<f4", CKPT_CLASS_FLOAT, 32, 4, 1, 4, true, true},
     [CKPT_DT_F64] = {"F64", "float64", "<f8", CKPT_CLASS_FLOAT, 64, 8, 1, 8, true, true},
     [CKPT_DT_C32] = {"C32", "complex32", NULL, CKPT_CLASS_COMPLEX, 32, 4, 1, 2, false, false},
+    [CKPT_DT_BC32] = {"BC32", "bcomplex32", NULL, CKPT_CLASS_COMPLEX, 32, 4, 1, 2, false, false},
     [CKPT_DT_C64] = {"C64", "complex64", "<c8", CKPT_CLASS_COMPLEX, 64, 8, 1, 4, true, false},
     [CKPT_DT_C128] = {"C128", "complex128", "<c16", CKPT_CLASS_COMPLEX, 128, 16, 1, 8, false,
                       false},
@@ -37,6 +38,11 @@ static const struct ckpt_dtype_info table[CKPT_DT_COUNT] = {
                        false},
     [CKPT_DT_F6_E2M3] = {"F6_E2M3", NULL, NULL, CKPT_CLASS_SMALL_FLOAT, 6, 3, 4, 1, true, false},
     [CKPT_DT_F6_E3M2] = {"F6_E3M2", NULL, NULL, CKPT_CLASS_SMALL_FLOAT, 6, 3, 4, 1, true, false},
+    [CKPT_DT_BITS8] = {"BITS8", "bits8", NULL, CKPT_CLASS_UINT, 8, 1, 1, 1, false, false},
+    [CKPT_DT_BITS16] = {"BITS16", "bits16", NULL, CKPT_CLASS_UINT, 16, 2, 1, 2, false, false},
+    [CKPT_DT_BITS1X8] = {"BITS1X8", "bits1x8", NULL, CKPT_CLASS_UINT, 8, 1, 1, 1, false, false},
+    [CKPT_DT_BITS2X4] = {"BITS2X4", "bits2x4", NULL, CKPT_CLASS_UINT, 8, 1, 1, 1, false, false},
+    [CKPT_DT_BITS4X2] = {"BITS4X2", "bits4x2", NULL, CKPT_CLASS_UINT, 8, 1, 1, 1, false, false},
 };
 
 const struct ckpt_dtype_info *ckpt_dtype_info(enum ckpt_dtype t) {

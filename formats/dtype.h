@@ -24,7 +24,8 @@ enum ckpt_dtype {
     CKPT_DT_BF16,
     CKPT_DT_F32,
     CKPT_DT_F64,
-    CKPT_DT_C32, /* two F16 */
+    CKPT_DT_C32,  /* two F16 */
+    CKPT_DT_BC32, /* two BF16 */
     CKPT_DT_C64,
     CKPT_DT_C128,
     CKPT_DT_F8_E4M3,
@@ -36,6 +37,11 @@ enum ckpt_dtype {
     CKPT_DT_F4_X2,   /* torch's float4_e2m1fn_x2: a byte is the element */
     CKPT_DT_F6_E2M3, /* four elements in three bytes */
     CKPT_DT_F6_E3M2,
+    CKPT_DT_BITS8, /* torch's bits without a meaning; the packed ones count bytes */
+    CKPT_DT_BITS16,
+    CKPT_DT_BITS1X8,
+    CKPT_DT_BITS2X4,
+    CKPT_DT_BITS4X2,
     CKPT_DT_COUNT
 };
 

@@ -20,8 +20,11 @@ static bool key_path(struct ckpt_arena *a, struct ckpt_text key, struct ckpt_pat
     return true;
 }
 
-int ckpt_st_add(struct ckpt_checkpoint *c, const struct ckpt_file *f, const struct ckpt_st_table *t,
-                const struct ckpt_st_entry *e, struct ckpt_err *err) {
+/* Adds a sound entry to the checkpoint as a tensor whose blob is an extent of the file; a faulty
+ * one to the unsupported. */
+static int add_entry(struct ckpt_checkpoint *c, const struct ckpt_file *f,
+                     const struct ckpt_st_table *t, const struct ckpt_st_entry *e,
+                     struct ckpt_err *err) {
     struct ckpt_tensor tensor = {
         .key = e->key, .dtype = e->dtype, .ndim = e->ndim, .shape = e->shape, .module = -1};
     if (!key_path(&c->arena, e->key, &tensor.path))
@@ -56,7 +59,7 @@ static int read_file(struct ckpt_checkpoint *c, const char *source,
     c->format = "safetensors";
     int rc = ckpt_st_read(&t, &c->arena, f, options->keep_going, err);
     for (size_t i = 0; !rc && i < t.n; i++)
-        rc = ckpt_st_add(c, f, &t, &t.entries[i], err);
+        rc = add_entry(c, f, &t, &t.entries[i], err);
     for (size_t i = 0; !rc && i < t.nmetadata; i++)
         if (ckpt_checkpoint_add_metadata(c, t.metadata[i].key, t.metadata[i].value))
             rc = fail_memory(err);

@@ -53,9 +53,4 @@ void ckpt_st_table_fini(struct ckpt_st_table *t);
 
 #define ckpt_auto_st_table ckpt_st_table_fini
 
-/* Adds a sound entry to the checkpoint as a tensor whose blob is an extent of the file; a faulty
- * one to the unsupported. */
-int ckpt_st_add(struct ckpt_checkpoint *c, const struct ckpt_file *f, const struct ckpt_st_table *t,
-                const struct ckpt_st_entry *e, struct ckpt_err *err) CKPT_CHECKED;
-
 #endif
