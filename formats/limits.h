@@ -14,6 +14,7 @@
 #define CKPT_LIMIT_WALK_NODES 2000000u          /* values visited when flattening */
 #define CKPT_LIMIT_VALUE_JSON_BYTES (64u << 20) /* one value shown as JSON */
 #define CKPT_LIMIT_TENSOR_BYTES ((uint64_t)1 << 46) /* one tensor served (64 TiB, lazily) */
+#define CKPT_LIMIT_CODE_BYTES (64u << 20)           /* source in a TorchScript archive, inflated */
 #define CKPT_LIMIT_ZIP_ENTRIES 1000000u
 #define CKPT_LIMIT_INFLATED_BYTES ((uint64_t)1 << 36) /* one deflated entry */
 

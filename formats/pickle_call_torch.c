@@ -206,6 +206,15 @@ static int call_get_layout(struct pickle_vm *vm, const struct ckpt_value *args,
     return 0;
 }
 
+/* torch.jit._pickle.restore_type_tag(value, type), build_intlist(list) ...: the value, whose type
+ * only TorchScript needs to be told. */
+static int call_tagged(struct pickle_vm *vm, const struct ckpt_value *args,
+                       struct ckpt_value **out) {
+    (void)vm;
+    *out = pickle_arg_at(args, 0);
+    return 0;
+}
+
 /* _rebuild_sparse_tensor(layout, parts) */
 static int call_rebuild_sparse(struct pickle_vm *vm, const struct ckpt_value *args,
                                struct ckpt_value **out) {
@@ -277,6 +286,11 @@ const struct pickle_call pickle_calls_torch[] = {
     {"torch._utils", "_rebuild_from_type", call_rebuild_from_type},
     {"torch.serialization", "_get_layout", call_get_layout},
     {"torch.storage", "_load_from_bytes", call_load_from_bytes},
+    {"torch.jit._pickle", "restore_type_tag", call_tagged},
+    {"torch.jit._pickle", "build_intlist", call_tagged},
+    {"torch.jit._pickle", "build_doublelist", call_tagged},
+    {"torch.jit._pickle", "build_boollist", call_tagged},
+    {"torch.jit._pickle", "build_tensorlist", call_tagged},
     {NULL, NULL, NULL},
 };
 

@@ -30,6 +30,7 @@ struct torch_storage {
     const char *error;     /* impossible: the reason; every tensor on it bears it */
     const char *cls;       /* "torch.FloatStorage" */
     enum ckpt_dtype dtype; /* NONE: a class without a dtype that we serve (quantised) */
+    uint64_t element;      /* bytes of one, in its class */
     uint64_t offset;       /* bytes into the record (views of torch < 0.4) */
     uint64_t nbytes;
 };
@@ -70,6 +71,37 @@ int torch_storage_from_id(struct torch_reader *r, const struct ckpt_value *id, b
                           struct ckpt_value **out, struct ckpt_err *err) CKPT_CHECKED;
 void torch_reader_fini(struct torch_reader *r);
 #define ckpt_auto_torch_reader torch_reader_fini
+/* A storage of that class and element count (values of the pickle) over the record of that key. */
+int torch_storage_new(struct torch_reader *r, struct ckpt_text key, const struct ckpt_value *cls,
+                      const struct ckpt_value *count, struct ckpt_value **out,
+                      struct ckpt_err *err) CKPT_CHECKED;
+/* Narrows a storage to so many elements from an offset; false if they leave it. */
+bool torch_storage_narrow(struct torch_storage *s, const struct ckpt_value *offset,
+                          const struct ckpt_value *count);
+/* A storage's key, text or number, as text. */
+int torch_key_text(struct torch_reader *r, const struct ckpt_value *key, struct ckpt_text *out,
+                   struct ckpt_err *err) CKPT_CHECKED;
+/* A value of a kind of enum ckpt_pickle_kind that points to `data`; NULL when out of memory. */
+struct ckpt_value *torch_value_new(struct torch_reader *r, int kind, void *data);
+
+/* torch_stream.c: where the next pickle, number or storage begins. */
+struct torch_stream {
+    struct torch_reader *r;
+    const struct ckpt_file *file; /* NULL: bytes of a pickle, which stay where they are */
+    const uint8_t *bytes;
+    size_t n, pos;
+    const char *list; /* "storages": what is being listed, for messages */
+};
+/* Runs the pickle there; `what` names it. */
+int torch_stream_pickle(struct torch_stream *s, const char *what,
+                        const struct ckpt_pickle_hooks *hooks, struct ckpt_value **out,
+                        struct ckpt_err *err) CKPT_CHECKED;
+/* A little-endian number of so many bytes. */
+int torch_stream_int(struct torch_stream *s, unsigned bytes, uint64_t *out,
+                     struct ckpt_err *err) CKPT_CHECKED;
+/* Gives the record the bytes that lie there. */
+int torch_stream_blob(struct torch_stream *s, struct torch_record *record,
+                      struct ckpt_err *err) CKPT_CHECKED;
 
 /* torch_tensor.c: adds t to the checkpoint under path, or to what it leaves out. */
 int torch_tensor_add(struct torch_reader *r, struct ckpt_path path, const struct torch_tensor *t,

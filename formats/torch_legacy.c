@@ -3,9 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/buf.h"
 #include "base/cleanup.h"
-#include "formats/mapped.h"
 
 /*
  * The stream of torch.save before 1.6 (and with _use_new_zipfile_serialization=False):
@@ -20,13 +18,6 @@
 #define MAGIC_DIGITS "119547037146038801333356" /* 0x1950a86a20f9469cfc6c */
 #define PROTOCOL_VERSION 1001
 #define MAGIC_BYTES_MAX 64 /* more than any protocol needs for the magic number */
-
-struct stream {
-    struct torch_reader *r;
-    const struct ckpt_file *file; /* NULL: bytes of a pickle, which stay where they are */
-    const uint8_t *bytes;
-    size_t n, pos;
-};
 
 static bool is_magic(const uint8_t *bytes, size_t n) {
     struct ckpt_arena scratch = {0};
@@ -45,55 +36,11 @@ static bool detect(const char *source, const struct ckpt_file *file) {
     return file && is_magic(file->data, file->size);
 }
 
-/* --- pickles ---------------------------------------------------------------------------------- */
-
-/* How many of the n bytes at `from` the pickle there takes; 0 if it has no end. */
-static int measure(const uint8_t *from, size_t n, size_t *out, struct ckpt_err *err) {
-    volatile size_t length = 0;
-    int rc;
-    CKPT_GUARDED(rc, length = ckpt_pickle_length(from, n));
-    *out = length;
-    return rc ? ckpt_fail(err, rc, "the file shrank while it was read") : 0;
-}
-
-/* The bytes of the next pickle, out of reach of whoever shrinks the file: values refer to them. One
- * that has no end is given with what follows, for the machine to say where it breaks. */
-static int next_pickle(struct stream *s, struct ckpt_text *out, struct ckpt_err *err) {
-    const uint8_t *from = s->bytes + s->pos;
-    const size_t left = s->n - s->pos;
-    const size_t most = left < CKPT_LIMIT_PICKLE_BYTES ? left : CKPT_LIMIT_PICKLE_BYTES;
-    size_t length;
-    const int rc = measure(from, most, &length, err);
-    const size_t n = length ? length : most;
-    if (rc)
-        return rc;
-    *out = (struct ckpt_text){(const char *)from, n};
-    if (!s->file)
-        return 0;
-    char *copy = ckpt_arena_alloc(&s->r->c->arena, n + 1);
-    if (!copy)
-        return ckpt_fail_memory(err, "reading the pickle");
-    out->s = copy;
-    return ckpt_mapped_copy(copy, from, n, err);
-}
-
-static int run_pickle(struct stream *s, const char *what, const struct ckpt_pickle_hooks *hooks,
-                      struct ckpt_value **out, struct ckpt_err *err) {
-    const struct ckpt_pickle_hooks none = {.globals = &s->r->c->globals};
-    struct ckpt_text bytes;
-    size_t consumed;
-    int rc = next_pickle(s, &bytes, err);
-    if (rc == 0)
-        rc = ckpt_pickle_run((const uint8_t *)bytes.s, bytes.n, hooks ? hooks : &none,
-                             &s->r->c->arena, &consumed, out, err);
-    if (rc)
-        return ckpt_fail_in(err, "%s at byte %zu", what, s->pos);
-    s->pos += consumed;
-    return 0;
-}
+/* --- head ------------------------------------------------------------------------------------ */
 
 /* torch ignores what is said of the writer's machine, and always wrote little-endian storages. */
-static int check_system(struct stream *s, const struct ckpt_value *system, struct ckpt_err *err) {
+static int check_system(struct torch_stream *s, const struct ckpt_value *system,
+                        struct ckpt_err *err) {
     const struct ckpt_value *little = ckpt_value_get(system, "little_endian");
     if (!little || little->kind != CKPT_VALUE_BOOL || little->b)
         return 0;
@@ -103,17 +50,17 @@ static int check_system(struct stream *s, const struct ckpt_value *system, struc
     return rc ? ckpt_fail_memory(err, "reading the checkpoint") : 0;
 }
 
-static int read_head(struct stream *s, struct ckpt_err *err) {
+static int read_head(struct torch_stream *s, struct ckpt_err *err) {
     struct ckpt_value *v;
-    int rc = run_pickle(s, "the magic number", NULL, &v, err);
+    int rc = torch_stream_pickle(s, "the magic number", NULL, &v, err);
     if (rc == 0)
-        rc = run_pickle(s, "the protocol version", NULL, &v, err);
+        rc = torch_stream_pickle(s, "the protocol version", NULL, &v, err);
     if (rc)
         return rc;
     if (v->kind != CKPT_VALUE_INT || v->i != PROTOCOL_VERSION)
         return ckpt_fail(err, -EINVAL, "a legacy torch file of protocol version %lld, expected %d",
                          v->kind == CKPT_VALUE_INT ? (long long)v->i : -1LL, PROTOCOL_VERSION);
-    rc = run_pickle(s, "the system information", NULL, &v, err);
+    rc = torch_stream_pickle(s, "the system information", NULL, &v, err);
     return rc ? rc : check_system(s, v, err);
 }
 
@@ -141,34 +88,9 @@ static int locate_later(struct torch_reader *r, struct torch_record *record, str
     return 0;
 }
 
-static int take_count(struct stream *s, uint64_t *count, struct ckpt_err *err) {
-    struct ckpt_buf in = {.p = s->bytes, .n = s->n, .pos = s->pos};
-    volatile uint64_t value = 0;
-    int rc;
-    CKPT_GUARDED(rc, value = ckpt_buf_u64(&in));
-    if (rc)
-        return ckpt_fail(err, rc, "the file shrank while it was read");
-    if (in.failed)
-        return ckpt_fail(err, -EINVAL,
-                         "the file ends at byte %zu, in the list of storages: cut short?", s->n);
-    s->pos = in.pos;
-    *count = value;
-    return 0;
-}
-
-static int make_blob(struct stream *s, struct torch_record *record, struct ckpt_err *err) {
-    struct ckpt_arena *a = &s->r->c->arena;
-    const char *name = ckpt_arena_printf(a, "storage %.*s", CKPT_TEXT_ARGS(record->key));
-    if (!name)
-        return ckpt_fail_memory(err, "listing storages");
-    return s->file
-               ? ckpt_blob_extent(a, s->file, s->pos, record->nbytes, name, &record->blob, err)
-               : ckpt_blob_owned(a, s->bytes + s->pos, record->nbytes, name, &record->blob, err);
-}
-
-static int read_storage(struct stream *s, struct torch_record *record, struct ckpt_err *err) {
+static int read_storage(struct torch_stream *s, struct torch_record *record, struct ckpt_err *err) {
     uint64_t count;
-    int rc = take_count(s, &count, err);
+    const int rc = torch_stream_int(s, 8, &count, err);
     if (rc)
         return rc;
     if (count != record->nbytes / record->element)
@@ -176,15 +98,8 @@ static int read_storage(struct stream *s, struct torch_record *record, struct ck
                          "storage \"%.*s\" holds %lld elements where the pickle says %llu",
                          CKPT_TEXT_ARGS(record->key), (long long)count,
                          (unsigned long long)(record->nbytes / record->element));
-    if (record->nbytes > s->n - s->pos)
-        return ckpt_fail(
-            err, -EINVAL,
-            "storage \"%.*s\" needs %llu bytes at byte %zu, the file ends at %zu: cut short?",
-            CKPT_TEXT_ARGS(record->key), (unsigned long long)record->nbytes, s->pos, s->n);
-    rc = make_blob(s, record, err);
     record->error = NULL;
-    s->pos += (size_t)record->nbytes;
-    return rc;
+    return torch_stream_blob(s, record, err);
 }
 
 static struct ckpt_text key_text(struct ckpt_arena *a, const struct ckpt_value *key) {
@@ -193,7 +108,8 @@ static struct ckpt_text key_text(struct ckpt_arena *a, const struct ckpt_value *
                : (struct ckpt_text){NULL, 0};
 }
 
-static int read_storages(struct stream *s, const struct ckpt_value *keys, struct ckpt_err *err) {
+static int read_storages(struct torch_stream *s, const struct ckpt_value *keys,
+                         struct ckpt_err *err) {
     struct torch_reader *r = s->r;
     if (keys->kind != CKPT_VALUE_LIST)
         return ckpt_fail(err, -EINVAL, "what should be the list of storage keys is not a list");
@@ -214,15 +130,15 @@ static int read_storages(struct stream *s, const struct ckpt_value *keys, struct
     return 0;
 }
 
-static int read_stream(struct stream *s, struct ckpt_value **root, struct ckpt_err *err) {
+static int read_stream(struct torch_stream *s, struct ckpt_value **root, struct ckpt_err *err) {
     const struct ckpt_pickle_hooks hooks = {
         s->r, persistent_id, s->file ? torch_legacy_nested : NULL, &s->r->c->globals};
     struct ckpt_value *keys;
     int rc = read_head(s, err);
     if (rc == 0)
-        rc = run_pickle(s, "the object", &hooks, root, err);
+        rc = torch_stream_pickle(s, "the object", &hooks, root, err);
     if (rc == 0)
-        rc = run_pickle(s, "the list of storages", NULL, &keys, err);
+        rc = torch_stream_pickle(s, "the list of storages", NULL, &keys, err);
     return rc ? rc : read_storages(s, keys, err);
 }
 
@@ -243,7 +159,8 @@ int torch_legacy_nested(void *user, struct ckpt_text bytes, struct ckpt_value **
     struct torch_reader *outer = user;
     CKPT_AUTO(torch_reader)
     struct torch_reader inner = {.c = outer->c, .options = outer->options, .locate = locate_later};
-    struct stream s = {.r = &inner, .bytes = (const uint8_t *)bytes.s, .n = bytes.n};
+    struct torch_stream s = {
+        .list = "storages", .r = &inner, .bytes = (const uint8_t *)bytes.s, .n = bytes.n};
     struct ckpt_value *root = NULL;
     struct ckpt_err ignored;
     (void)err;
@@ -261,7 +178,11 @@ static int read_file(struct ckpt_checkpoint *c, const char *source,
     CKPT_AUTO(torch_reader)
     struct torch_reader r = {
         .c = c, .options = options, .file = c->files[0], .locate = locate_later};
-    struct stream s = {.r = &r, .file = r.file, .bytes = r.file->data, .n = (size_t)r.file->size};
+    struct torch_stream s = {.list = "storages",
+                             .r = &r,
+                             .file = r.file,
+                             .bytes = r.file->data,
+                             .n = (size_t)r.file->size};
     struct ckpt_value *root;
     (void)source;
     c->format = ckpt_format_torch_legacy.name;

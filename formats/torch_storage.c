@@ -69,26 +69,30 @@ static int find_record(struct torch_reader *r, struct ckpt_text key, uint64_t nb
     return 0;
 }
 
-/* Narrows s to a view (view key, offset, numel), counted in elements; None: the whole. False if it
- * leaves the storage. */
-static bool apply_view(struct torch_storage *s, const struct ckpt_value *view, uint64_t element) {
-    if (view->kind == CKPT_VALUE_NONE)
-        return true;
-    if (view->kind != CKPT_VALUE_TUPLE || view->seq.n != 3 ||
-        view->seq.item[1]->kind != CKPT_VALUE_INT || view->seq.item[2]->kind != CKPT_VALUE_INT)
+bool torch_storage_narrow(struct torch_storage *s, const struct ckpt_value *offset,
+                          const struct ckpt_value *count) {
+    if (offset->kind != CKPT_VALUE_INT || count->kind != CKPT_VALUE_INT || offset->i < 0 ||
+        count->i < 0)
         return false;
-    const int64_t offset = view->seq.item[1]->i, numel = view->seq.item[2]->i;
-    const uint64_t have = s->nbytes / element;
-    if (offset < 0 || numel < 0 || (uint64_t)offset > have ||
-        (uint64_t)numel > have - (uint64_t)offset)
+    const uint64_t element = s->element, have = s->nbytes / element;
+    if ((uint64_t)offset->i > have || (uint64_t)count->i > have - (uint64_t)offset->i)
         return false;
-    s->offset = (uint64_t)offset * element;
-    s->nbytes = (uint64_t)numel * element;
+    s->offset += (uint64_t)offset->i * element;
+    s->nbytes = (uint64_t)count->i * element;
     return true;
 }
 
-static int key_text(struct torch_reader *r, const struct ckpt_value *key, struct ckpt_text *out,
-                    struct ckpt_err *err) {
+/* Narrows s to a view (view key, offset, numel), counted in elements; None: the whole. False if it
+ * leaves the storage. */
+static bool apply_view(struct torch_storage *s, const struct ckpt_value *view) {
+    if (view->kind == CKPT_VALUE_NONE)
+        return true;
+    return view->kind == CKPT_VALUE_TUPLE && view->seq.n == 3 &&
+           torch_storage_narrow(s, view->seq.item[1], view->seq.item[2]);
+}
+
+int torch_key_text(struct torch_reader *r, const struct ckpt_value *key, struct ckpt_text *out,
+                   struct ckpt_err *err) {
     if (key->kind == CKPT_VALUE_STR && key->text.n > KEY_BYTES_MAX)
         return ckpt_fail(err, -EINVAL, "a storage key of %zu bytes", key->text.n);
     if (key->kind == CKPT_VALUE_STR) {
@@ -110,16 +114,13 @@ static bool is_storage_id(const struct ckpt_value *id, size_t n) {
            ckpt_text_is(id->seq.item[0]->text, "storage");
 }
 
-static int new_storage(struct torch_reader *r, struct torch_storage **s, struct ckpt_value **out,
-                       struct ckpt_err *err) {
-    struct pickle_object *v = ckpt_arena_alloc(&r->c->arena, sizeof *v);
-    *s = ckpt_arena_alloc(&r->c->arena, sizeof **s);
-    if (!v || !*s)
-        return ckpt_fail_memory(err, "listing storages");
-    v->v.kind = CKPT_PICKLE_STORAGE;
-    v->v.format = *s;
-    *out = &v->v;
-    return 0;
+struct ckpt_value *torch_value_new(struct torch_reader *r, int kind, void *data) {
+    struct pickle_object *o = ckpt_arena_alloc(&r->c->arena, sizeof *o);
+    if (!o)
+        return NULL;
+    o->v.kind = (uint8_t)kind;
+    o->v.format = data;
+    return &o->v;
 }
 
 static int set_error(struct torch_reader *r, struct torch_storage *s, struct ckpt_err *err,
@@ -128,42 +129,54 @@ static int set_error(struct torch_reader *r, struct torch_storage *s, struct ckp
     return s->error ? 0 : ckpt_fail_memory(err, "listing storages");
 }
 
-/* Class and size; then the record and the part of it. */
+/* Class and size; then the record. */
 static int fill_storage(struct torch_reader *r, struct torch_storage *s, struct ckpt_text key,
-                        const struct ckpt_value *id, struct ckpt_err *err) {
-    struct ckpt_value *const *item = id->seq.item;
-    const struct storage_class *cls = find_class(item[1]);
-    const bool named = item[1]->kind == CKPT_VALUE_GLOBAL;
+                        const struct ckpt_value *class, const struct ckpt_value *count,
+                        struct ckpt_err *err) {
+    const struct storage_class *cls = find_class(class);
+    const bool named = class->kind == CKPT_VALUE_GLOBAL;
     if (!cls)
         return set_error(r, s, err, "its storage is of an unknown class",
-                         named ? item[1]->text : CKPT_TEXT("not a class"));
-    s->cls = item[1]->text.s;
+                         named ? class->text : CKPT_TEXT("not a class"));
+    s->cls = class->text.s;
     s->dtype = cls->dtype;
-    if (item[4]->kind != CKPT_VALUE_INT || item[4]->i < 0 ||
-        !ckpt_mul_u64((uint64_t)item[4]->i, cls->bytes, &s->nbytes))
+    s->element = cls->bytes;
+    if (count->kind != CKPT_VALUE_INT || count->i < 0 ||
+        !ckpt_mul_u64((uint64_t)count->i, cls->bytes, &s->nbytes))
         return set_error(r, s, err, "its storage has an impossible element count", key);
     const int rc = find_record(r, key, s->nbytes, cls->bytes, &s->record, err);
     if (rc)
         return rc;
     if (s->record->nbytes != s->nbytes)
         return set_error(r, s, err, "its storage is given two different sizes", key);
-    if (id->seq.n > 5 && !apply_view(s, item[5], cls->bytes))
-        return set_error(r, s, err, "its view of a storage leaves that storage", key);
     return 0;
+}
+
+int torch_storage_new(struct torch_reader *r, struct ckpt_text key, const struct ckpt_value *cls,
+                      const struct ckpt_value *count, struct ckpt_value **out,
+                      struct ckpt_err *err) {
+    struct torch_storage *s = ckpt_arena_alloc(&r->c->arena, sizeof *s);
+    *out = s ? torch_value_new(r, CKPT_PICKLE_STORAGE, s) : NULL;
+    return *out ? fill_storage(r, s, key, cls, count, err)
+                : ckpt_fail_memory(err, "listing storages");
 }
 
 int torch_storage_from_id(struct torch_reader *r, const struct ckpt_value *id, bool with_view,
                           struct ckpt_value **out, struct ckpt_err *err) {
-    struct torch_storage *s;
     struct ckpt_text key = {0};
     if (!is_storage_id(id, with_view ? 6 : 5))
         return ckpt_fail(err, -EINVAL,
                          "a persistent id that is not ('storage', class, key, location, numel%s)",
                          with_view ? ", view" : "");
-    int rc = key_text(r, id->seq.item[2], &key, err);
+    int rc = torch_key_text(r, id->seq.item[2], &key, err);
     if (rc == 0)
-        rc = new_storage(r, &s, out, err);
-    return rc ? rc : fill_storage(r, s, key, id, err);
+        rc = torch_storage_new(r, key, id->seq.item[1], id->seq.item[4], out, err);
+    if (rc)
+        return rc;
+    struct torch_storage *s = (*out)->format;
+    if (with_view && !s->error && !apply_view(s, id->seq.item[5]))
+        return set_error(r, s, err, "its view of a storage leaves that storage", key);
+    return 0;
 }
 
 void torch_reader_fini(struct torch_reader *r) {

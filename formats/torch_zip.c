@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "formats/torch_script.h"
 #include "formats/zip.h"
 
 /*
@@ -13,11 +14,14 @@
  *     data/KEY        the bytes of a storage
  *     byteorder       "little" or "big"; little if absent
  *     version, .data/..., .format_version ...   not needed to read it
+ *
+ * torch.jit.save adds constants.pkl and code/ (torch_script.h).
  */
 
 struct container {
     struct ckpt_zip zip;
     struct ckpt_text root; /* "archive" */
+    bool is_script;        /* torch.jit.save wrote it */
 };
 
 static void container_fini(struct container *z) {
@@ -105,14 +109,12 @@ static int fail_kind(const struct container *z, struct ckpt_err *err) {
         "not a checkpoint: the ZIP archive has no FOLDER/data.pkl, which torch.save writes");
 }
 
-static int check_kind(struct torch_reader *r, const struct container *z, struct ckpt_err *err) {
+static int check_kind(struct torch_reader *r, struct container *z, struct ckpt_err *err) {
     if (!z->root.s)
         return fail_kind(z, err);
-    if (find(r, z, "constants.pkl", CKPT_TEXT("")))
-        return ckpt_fail(
-            err, -ENOTSUP,
-            "a TorchScript archive: not supported yet; load it with torch.jit.load and "
-            "save its state dict with torch.save or safetensors");
+    z->is_script = find(r, z, "constants.pkl", CKPT_TEXT(""));
+    if (z->is_script)
+        r->c->format = "torchscript";
     return 0;
 }
 
@@ -192,6 +194,8 @@ static int read_container(struct torch_reader *r, struct container *z, struct ck
         rc = read_byte_order(r, z, err);
     if (rc == 0)
         rc = read_pickle(r, z, &root, err);
+    if (rc == 0 && z->is_script)
+        rc = torch_script_modules(r, &z->zip, z->root, root, err);
     return rc ? rc : torch_tree_read(r, root, err);
 }
 

@@ -1,0 +1,44 @@
+#ifndef CKPT_FORMATS_TORCH_SCRIPT_H
+#define CKPT_FORMATS_TORCH_SCRIPT_H
+/*
+ * TorchScript archives (torch.jit.save; private to torch_*.c). Their data.pkl holds objects of
+ * classes whose source lies in code/; what of an object is a parameter, what a buffer, only the
+ * source says:
+ *
+ *     class Linear(Module):
+ *       __parameters__ = ["weight", "bias", ]
+ *       __buffers__ = []
+ */
+#include "formats/torch.h"
+#include "formats/zip.h"
+
+enum torch_script_role {
+    TORCH_SCRIPT_PARAMETER,
+    TORCH_SCRIPT_BUFFER,
+};
+
+struct torch_script_class {
+    struct ckpt_text name;   /* "Linear" */
+    bool is_module;          /* derives from Module */
+    struct ckpt_strmap role; /* attribute -> enum torch_script_role */
+};
+
+/* The classes of one file. Their texts are in the arena, or point into the code. */
+struct torch_script_code {
+    struct torch_script_class *classes;
+    size_t n, cap;
+};
+
+/* Reads the class heads of a file in code/; whatever else stands there is not looked at. The code
+ * must outlive the result. */
+int torch_script_parse(struct torch_script_code *code, struct ckpt_arena *a, struct ckpt_text text,
+                       struct ckpt_err *err) CKPT_CHECKED;
+void torch_script_code_fini(struct torch_script_code *code);
+
+/* Turns each object below `root` whose class is a Module into a CKPT_VALUE_MODULE with the state
+ * that torch.nn.Module has, for torch_module_read. `folder` is the archive's. */
+int torch_script_modules(struct torch_reader *r, const struct ckpt_zip *zip,
+                         struct ckpt_text folder, struct ckpt_value *root,
+                         struct ckpt_err *err) CKPT_CHECKED;
+
+#endif
