@@ -13,7 +13,7 @@
 struct ckpt_reference {
     struct ckpt_checkpoint *file; /* NULL: none */
     struct ckpt_strmap by_key;
-    enum ckpt_status status; /* PASS: open; SKIP: none; TEST_FAIL: cannot be read */
+    enum ckpt_status status; /* PASS: open; SKIP: none; TEST_FAIL: of no use */
     struct ckpt_reason reason;
 };
 

@@ -70,6 +70,8 @@ struct ckpt_verification {
 int ckpt_verify_layers(struct ckpt_verification *v, struct ckpt_err *err) CKPT_CHECKED;
 int ckpt_verify_chain(struct ckpt_verification *v, struct ckpt_err *err) CKPT_CHECKED;
 void ckpt_verify_graph(struct ckpt_verification *v);
+/* After the layers are found: what of the reference cannot be compared, as its reason. */
+void ckpt_verify_reference(struct ckpt_verification *v);
 /* Which status a failed operation makes: what can't be done is skipped, what went wrong is not. */
 enum ckpt_status ckpt_verify_failure(int rc);
 

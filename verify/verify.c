@@ -68,6 +68,7 @@ static int run_parts(struct ckpt_verification *v, struct ckpt_err *err) {
     if (rc == 0)
         rc = ckpt_verify_chain(v, err);
     ckpt_verify_graph(v);
+    ckpt_verify_reference(v);
     return rc;
 }
 

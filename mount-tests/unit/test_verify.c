@@ -314,6 +314,32 @@ static void graphs_and_references_that_fail(void **state) {
     cJSON_Delete(json);
 }
 
+/* The reference with one of its names changed in the header; its verdict. */
+static void expect_reference(const char *from, const char *to, const char *status,
+                             const char *words) {
+    struct file f = read_file(A1 "a1.reference.safetensors");
+    for (size_t n = strlen(from); memmem(f.data, f.n, from, n);)
+        memcpy(f.data + find_bytes(&f, from, n), to, n);
+    write_file(&f);
+    struct ckpt_verify_options o = a1_options(A1 "a1_full.pt");
+    o.reference = f.path;
+    cJSON *const json = verify(A1 "a1_full.pt", NULL, &o, status);
+    const char *const reason = string_at(json, "reference.reason");
+    if (!strstr(reason, words))
+        fail_msg("%s -> %s: \"%s\" lacks \"%s\"", from, to, reason, words);
+    assert_string_equal(string_at(json, "reference.status"), status);
+    cJSON_Delete(json);
+    remove_file(&f);
+}
+
+/* What compares nothing is no success. */
+static void references_of_no_use(void **state) {
+    (void)state;
+    expect_reference("put.", "pot.", "TEST_FAIL", "nothing was compared");
+    expect_reference("input.0", "unput.0", "TEST_FAIL", "output.0 without input.0");
+    expect_reference("output.0", "outpot.0", "PASS", "no output.0");
+}
+
 /* Left out by the user: skipped. Not there at all: a failure that names it. */
 static void missing_parameters(void **state) {
     (void)state;
@@ -482,6 +508,7 @@ int main(void) {
         cmocka_unit_test(wrong_chains),
         cmocka_unit_test(seeded_chain),
         cmocka_unit_test(graphs_and_references_that_fail),
+        cmocka_unit_test(references_of_no_use),
         cmocka_unit_test(missing_parameters),
         cmocka_unit_test(interrupted),
         cmocka_unit_test(recorded_layers),
