@@ -6,6 +6,7 @@
  *
  *     step           file          of an item it sets
  *     choose root    select.c      in_model, torch_key
+ *     compute        rule_merge.c  tensor, torch_key; two items may become one
  *     evidence       evidence.c    decision
  *     map            rename.c      key
  *     contiguous     contiguous.c  key
@@ -26,12 +27,17 @@ struct ckpt_item {
     bool in_model, renamed, renumbered;
 };
 
+struct ckpt_rules;
+#define CKPT_RULE_FILES_MAX 3
+
 struct ckpt_build {
     const struct ckpt_checkpoint *checkpoint;
     const struct ckpt_adapt_options *options;
     struct ckpt_model *model;
     struct ckpt_item *item; /* in the checkpoint's order */
     size_t nitems;
+    struct ckpt_rules *rules[CKPT_RULE_FILES_MAX]; /* the user's own first */
+    size_t nrules;
     size_t warnings_cap;
     struct ckpt_err *err;
 };
@@ -43,6 +49,11 @@ const char *ckpt_build_did_you_mean(struct ckpt_build *b, struct ckpt_text name,
                                     const struct ckpt_text *candidates, size_t n);
 
 int ckpt_select_root(struct ckpt_build *b) CKPT_CHECKED;
+/* Opens the rule files that the options and the dialect ask for. */
+int ckpt_open_rules(struct ckpt_build *b) CKPT_CHECKED;
+void ckpt_close_rules(struct ckpt_build *b);
+/* Rules that compute. */
+int ckpt_merge_items(struct ckpt_build *b) CKPT_CHECKED;
 int ckpt_decide_modules(struct ckpt_build *b) CKPT_CHECKED;
 int ckpt_rename_items(struct ckpt_build *b) CKPT_CHECKED;
 int ckpt_renumber_items(struct ckpt_build *b) CKPT_CHECKED;

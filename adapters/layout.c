@@ -6,37 +6,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "adapters/computed_blob.h"
 #include "adapters/rule.h"
 
-#define FILES_MAX 3
-
-struct files {
-    struct ckpt_rules *at[FILES_MAX];
-    size_t n;
-};
-
-static void files_fini(struct files *f) {
-    for (size_t i = 0; i < f->n; i++)
-        ckpt_rules_free(f->at[i]);
+void ckpt_close_rules(struct ckpt_build *b) {
+    while (b->nrules)
+        ckpt_rules_free(b->rules[--b->nrules]);
 }
-#define ckpt_auto_files files_fini
 
-/* The user's own first: what they take, ours leave alone. */
-static int open_files(struct ckpt_build *b, struct files *f) {
+/* What the user's own take, ours leave alone. */
+int ckpt_open_rules(struct ckpt_build *b) {
     const struct ckpt_adapt_options *o = b->options;
     const bool burn = o->layout == CKPT_LAYOUT_BURN && strcmp(b->model->dialect, "torch") == 0;
     int rc = 0;
     if (o->rules && o->layout != CKPT_LAYOUT_SOURCE)
-        rc = ckpt_rules_load(o->rules, &f->at[f->n++], b->err);
+        rc = ckpt_rules_load(o->rules, &b->rules[b->nrules++], b->err);
     if (rc == 0 && burn && !o->modules_store)
-        rc = ckpt_rules_builtin("burn-nn", &f->at[f->n++], b->err);
+        rc = ckpt_rules_builtin("burn-nn", &b->rules[b->nrules++], b->err);
     if (rc == 0 && burn)
-        rc = ckpt_rules_builtin("burn-store", &f->at[f->n++], b->err);
+        rc = ckpt_rules_builtin("burn-store", &b->rules[b->nrules++], b->err);
     return rc;
 }
 
-static bool is_users(const struct ckpt_build *b, const struct files *f) {
-    return f->n && b->options->rules && b->options->layout != CKPT_LAYOUT_SOURCE;
+static bool has_users_rules(const struct ckpt_build *b) {
+    return b->nrules && b->options->rules;
 }
 
 /* Whether the source's bytes lie in C order without holes. */
@@ -84,8 +77,11 @@ static struct ckpt_element_map element_map(const struct ckpt_build *b,
 static int name_ops(struct ckpt_build *b, const struct ckpt_shaped *shaped,
                     struct ckpt_adapted *t) {
     const struct ckpt_item *item = &b->item[shaped->item];
+    struct ckpt_computed_blob *const computed = ckpt_computed_blob_of(item->tensor->blob);
     const char *ops[OPS_MAX];
     size_t n = 0;
+    if (computed)
+        ops[n++] = computed->op;
     if (item->renamed || !ckpt_text_eq(shaped->key, item->key))
         ops[n++] = "rename";
     if (item->renumbered)
@@ -161,7 +157,7 @@ static int adapt(struct ckpt_build *b, const struct ckpt_shaped *shaped, struct 
         t->module.path = CKPT_TEXT("");
     }
     t->untouched = t->nparts == 1 && t->part->source && ckpt_walk_contiguous(t->part->walk) &&
-                   identity_map(&t->map);
+                   identity_map(&t->map) && !ckpt_computed_blob_of(t->part->source->blob);
     int rc = size_parts(b, t);
     if (rc == 0)
         rc = name_ops(b, shaped, t);
@@ -177,13 +173,10 @@ static void list_fini(struct ckpt_shaped_list *list) {
 
 int ckpt_adapt_items(struct ckpt_build *b) {
     struct ckpt_model *m = b->model;
-    CKPT_AUTO(files) struct files files = {0};
     CKPT_AUTO(list) struct ckpt_shaped_list shaped = {0};
-    int rc = open_files(b, &files);
-    if (rc == 0)
-        rc = ckpt_rules_apply(b, files.at, files.n, &shaped);
-    if (rc == 0 && is_users(b, &files) && files.at[0]->taken == 0)
-        rc = ckpt_build_warn(b, "rules=%s: none of its rules takes a tensor", files.at[0]->name);
+    int rc = ckpt_rules_apply(b, &shaped);
+    if (rc == 0 && has_users_rules(b) && b->rules[0]->taken == 0)
+        rc = ckpt_build_warn(b, "rules=%s: none of its rules takes a tensor", b->rules[0]->name);
     if (rc)
         return rc;
     m->tensor = ckpt_arena_array(&m->arena, shaped.n, sizeof *m->tensor);

@@ -10,6 +10,8 @@
 void ckpt_model_free(struct ckpt_model *m) {
     if (!m)
         return;
+    for (size_t i = 0; i < m->ncomputed; i++)
+        m->computed[i]->ops->fini(m->computed[i]);
     ckpt_arena_fini(&m->arena);
     free(m);
 }
@@ -18,6 +20,7 @@ static void auto_model(struct ckpt_model **m) {
     ckpt_model_free(*m);
 }
 #define ckpt_auto_model auto_model
+#define ckpt_auto_build ckpt_close_rules
 
 /* Whether the file says that its tensors have burn's names and layout already. */
 static bool says_burn(const struct ckpt_checkpoint *c) {
@@ -75,7 +78,10 @@ static int adapt(struct ckpt_build *b) {
     if (rc)
         return rc;
     name_by_torch_key(b);
-    if (torch)
+    rc = ckpt_open_rules(b);
+    if (rc == 0)
+        rc = ckpt_merge_items(b);
+    if (rc == 0 && torch)
         rc = ckpt_decide_modules(b);
     if (rc == 0 && !source)
         rc = ckpt_rename_items(b);
@@ -123,7 +129,7 @@ static int check_strict(const struct ckpt_build *b) {
 int ckpt_model_build(const struct ckpt_checkpoint *c, const struct ckpt_adapt_options *options,
                      struct ckpt_model **out, struct ckpt_err *err) {
     CKPT_AUTO(model) struct ckpt_model *m = NULL;
-    struct ckpt_build b;
+    CKPT_AUTO(build) struct ckpt_build b = {0};
     *out = NULL;
     int rc = begin(&b, c, options, &m, err);
     if (rc == 0)
@@ -145,7 +151,7 @@ int ckpt_model_build_source(const struct ckpt_checkpoint *c, struct ckpt_model *
                             struct ckpt_err *err) {
     static const struct ckpt_adapt_options as_it_is = {.layout = CKPT_LAYOUT_SOURCE};
     CKPT_AUTO(model) struct ckpt_model *m = NULL;
-    struct ckpt_build b;
+    CKPT_AUTO(build) struct ckpt_build b = {0};
     *out = NULL;
     int rc = begin(&b, c, &as_it_is, &m, err);
     if (rc)

@@ -3,7 +3,7 @@
 /*
  * The adapted model: what the mount shows. Made from a checkpoint by
  *
- *     choose the model's part -> dialect -> map -> contiguous -> layout -> cast -> include/exclude
+ *     choose the part -> dialect -> compute -> map -> contiguous -> layout -> cast -> in/exclude
  *
  * at mount time, from metadata alone. Immutable afterwards; any thread may read it.
  */
@@ -96,11 +96,11 @@ struct ckpt_adapted {
     struct ckpt_element_map map;
     bool in_model;  /* belongs to model.safetensors (which may still be unable to hold its dtype) */
     bool untouched; /* the source's own bytes in order: one part, contiguous walk, no element map */
-    const char *const *ops; /* what was done, in order, NULL-terminated: "rename" (by map= or a
-                               rule), "renumber"; a rule's "transpose" (the permute of a matrix),
-                               "permute", "reshape", "slice", "flip", "squeeze", "unsqueeze",
-                               "split", "unstack", "concat", "zeros"; "contiguous" (the source is
-                               strided); "swap", "conj", "neg"; "cast:f16|bf16|f32|f64" */
+    /* What was done, in order, NULL-terminated: "weight_norm" (computed); "rename" (by map= or a
+     * rule), "renumber"; a rule's "transpose" (the permute of a matrix), "permute", "reshape",
+     * "slice", "flip", "squeeze", "unsqueeze", "split", "unstack", "concat", "zeros"; "contiguous"
+     * (the source is strided); "swap", "conj", "neg"; "cast:f16|bf16|f32|f64". */
+    const char *const *ops;
     struct {
         struct ckpt_text path; /* of the module in the PyTorch names before map and renumbering */
         const char *kind; /* "linear", "norm", "conv" ... of the kinds in DESIGN; NULL unknown */
@@ -126,6 +126,8 @@ struct ckpt_model {
     struct ckpt_text *candidates; /* other parts that could have been the model */
     size_t ncandidates;
     struct ckpt_text suggested_prefix; /* common, not stripped: only suggested; "" none */
+    struct ckpt_blob **computed;       /* tensors' blobs that no checkpoint holds */
+    size_t ncomputed;
     size_t nrenamed, nrenumbered, ntransposed, ncast;
     struct ckpt_arena arena;
 };

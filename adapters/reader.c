@@ -7,7 +7,8 @@
  *     identity map, runs of 8 KiB and more     the same, an iovec a run
  *     identity map, shorter runs or strided    gathered into a buffer of the reply's own: no dearer
  *                                              the second time, so not worth a cache
- *     everything else (tiles, casts, swaps)    bands
+ *     everything else (tiles, casts, swaps,    bands
+ *     computed blobs)
  *
  * A reader that goes from one band to the next gets the one after that prefetched. Who it is does
  * not matter: only that the band before is still there.
@@ -18,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "adapters/computed_blob.h"
 #include "adapters/prefetch.h"
 #include "adapters/reader_compute.h"
 #include "adapters/reply.h"
@@ -54,7 +56,7 @@ enum way { WAY_ZEROS, WAY_MAPPED, WAY_DIRECT, WAY_BANDS };
 static enum way choose_way(const struct ckpt_part *p, const struct ckpt_element_map *map) {
     if (!p->source || !p->walk)
         return WAY_ZEROS;
-    if (!ckpt_map_identity(map))
+    if (!ckpt_map_identity(map) || ckpt_computed_blob_of(p->source->blob))
         return WAY_BANDS;
     if (ckpt_walk_contiguous(p->walk))
         return WAY_MAPPED;

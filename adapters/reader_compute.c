@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "adapters/computed_blob.h"
 #include "base/guard.h"
 #include "base/log.h"
 
@@ -39,6 +40,9 @@ int ckpt_source_failed(const struct ckpt_blob *blob, struct ckpt_err *err) {
 
 int ckpt_part_compute(const struct ckpt_part *p, const struct ckpt_element_map *map, int64_t first,
                       int64_t n, uint8_t *out, const struct ckpt_stop *stop, struct ckpt_err *err) {
+    struct ckpt_computed_blob *const computed = ckpt_computed_blob_of(p->source->blob);
+    if (computed)
+        return computed->compute(computed, p->walk, map, first, n, out, stop, err);
     struct ckpt_source_bytes source;
     int64_t lo, hi;
     ckpt_walk_bounds(p->walk, first, n, &lo, &hi);

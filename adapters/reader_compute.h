@@ -17,7 +17,8 @@ void ckpt_source_close(struct ckpt_source_bytes *s);
 /* -EIO with its sentence and a line in the log: the source shrank or cannot be read. */
 int ckpt_source_failed(const struct ckpt_blob *blob, struct ckpt_err *err);
 
-/* Gathers elements [first, first + n) of a part into out, inside the guard. -EINTR if stopped. */
+/* Gathers elements [first, first + n) of a part into out, inside the guard; of a computed blob,
+ * computes them. -EINTR if stopped. */
 int ckpt_part_compute(const struct ckpt_part *p, const struct ckpt_element_map *map, int64_t first,
                       int64_t n, uint8_t *out, const struct ckpt_stop *stop,
                       struct ckpt_err *err) CKPT_CHECKED;

@@ -32,6 +32,7 @@ enum ckpt_rule_op_kind {
     CKPT_RULE_UNSTACK, /* axis, element `which`, without the axis; count 0: as many as there are */
     CKPT_RULE_CONCAT,  /* this source, then those of `join`, along axis 0 */
     CKPT_RULE_ZEROS,   /* list: the shape */
+    CKPT_RULE_WEIGHT_NORM, /* of this source as v and the one of `join` as g: rule_merge.c */
 };
 
 #define CKPT_RULE_EACH (-1) /* `which`: one target for each block or element */
@@ -121,16 +122,31 @@ struct ckpt_shaped_list {
     size_t n, cap;
 };
 
-/* Applies the files to the model's items, the first file that takes a key has it, and appends what
- * comes of all of them, in their order. */
-int ckpt_rules_apply(struct ckpt_build *b, struct ckpt_rules *const *files, size_t nfiles,
-                     struct ckpt_shaped_list *out) CKPT_CHECKED;
+/* A rule that computes a new source from two; it does nothing else, and acts before modules are
+ * looked at. */
+static inline bool ckpt_rule_computes(const struct ckpt_rule *rule) {
+    return rule->target[0].nop == 1 && rule->target[0].op[0].kind == CKPT_RULE_WEIGHT_NORM;
+}
+
+/* Applies the build's files to the model's items, the first file that takes a key has it, and
+ * appends what comes of all of them, in their order. */
+int ckpt_rules_apply(struct ckpt_build *b, struct ckpt_shaped_list *out) CKPT_CHECKED;
 /* The source as it is. */
 int ckpt_shape_identity(struct ckpt_build *b, size_t item, struct ckpt_shaped *out) CKPT_CHECKED;
 int ckpt_shaped_add(struct ckpt_build *b, struct ckpt_shaped_list *list,
                     const struct ckpt_shaped *shaped) CKPT_CHECKED;
 
 /* --- between the files of the engine --- */
+
+/* The template with the groups of the rule's match on key, and ${index}, put in. */
+int ckpt_rule_expand(struct ckpt_build *b, struct ckpt_rule *rule, struct ckpt_text key,
+                     struct ckpt_text template, int64_t index, struct ckpt_text *out) CKPT_CHECKED;
+/* Whether a rule fits an item: 1, 0 or negative. keys: of the model's items, to their indices. */
+int ckpt_rule_takes(struct ckpt_build *b, const struct ckpt_strmap *keys,
+                    const struct ckpt_rules *file, struct ckpt_rule *rule,
+                    const struct ckpt_item *item) CKPT_CHECKED;
+/* Fills keys. */
+int ckpt_rule_index_keys(struct ckpt_build *b, struct ckpt_strmap *keys) CKPT_CHECKED;
 
 /* ${index} of a name template becomes the number. 0 or -ENOMEM. */
 int ckpt_rule_put_index(struct ckpt_text text, int64_t index, struct ckpt_arena *a,

@@ -32,39 +32,6 @@ static void apply_fini(struct apply *a) {
 }
 #define ckpt_auto_apply apply_fini
 
-static int expand(struct apply *a, struct ckpt_rule *rule, struct ckpt_text key,
-                  struct ckpt_text template, int64_t index, struct ckpt_text *out) {
-    struct ckpt_arena *arena = &a->b->model->arena;
-    if (ckpt_rule_put_index(template, index, arena, &template))
-        return ckpt_fail_memory(a->b->err, "applying a rule");
-    const int rc = ckpt_regex_expand(rule->match, key, template, arena, out, a->b->err);
-    return rc < 0 ? rc : 0;
-}
-
-/* --- does a rule take an item? --- */
-
-/* rule NULL: the keys are no templates (variants). 1 all conditions hold, 0 or negative. */
-static int when_holds(struct apply *a, const struct ckpt_rule_when *when, struct ckpt_rule *rule,
-                      struct ckpt_text key) {
-    for (uint32_t i = 0; i < when->nexists + when->nabsent; i++) {
-        const bool exists = i < when->nexists;
-        struct ckpt_text name = exists ? when->exists[i] : when->absent[i - when->nexists];
-        const int rc = rule ? expand(a, rule, key, name, 0, &name) : 0;
-        if (rc)
-            return rc;
-        if ((ckpt_strmap_get(&a->keys, name) != CKPT_STRMAP_ABSENT) != exists)
-            return 0;
-    }
-    return 1;
-}
-
-static bool kind_fits(const struct ckpt_rule *rule, const char *kind) {
-    for (uint32_t i = 0; i < rule->nkind; i++)
-        if (kind && strcmp(rule->kind[i], kind) == 0)
-            return true;
-    return rule->nkind == 0;
-}
-
 static bool moves_elements(const struct ckpt_rule *rule) {
     for (uint32_t t = 0; t < rule->ntargets; t++)
         for (uint32_t o = 0; o < rule->target[t].nop; o++)
@@ -79,20 +46,6 @@ static bool is_packed(const struct ckpt_tensor *t) {
     return ckpt_dtype_info(t->dtype)->unit_elements > 1 || t->dtype == CKPT_DT_F4_X2;
 }
 
-static int takes(struct apply *a, const struct ckpt_rules *file, struct ckpt_rule *rule,
-                 const struct ckpt_item *item) {
-    const struct ckpt_tensor *t = item->tensor;
-    if (!kind_fits(rule, item->decision.rule_kind) ||
-        (rule->ranks && (t->ndim > 63 || !(rule->ranks >> t->ndim & 1))))
-        return 0;
-    int rc = ckpt_regex_match(rule->match, item->key, a->b->err);
-    if (rc > 0)
-        rc = when_holds(a, &rule->when, rule, item->key);
-    if (rc > 0 && rule->when.variant >= 0)
-        rc = when_holds(a, &file->variant[rule->when.variant], NULL, item->key);
-    return rc;
-}
-
 /* Sources that the rule's concats name are taken with it. */
 static int mark_joined(struct apply *a, struct ckpt_rule *rule, struct ckpt_text key) {
     for (uint32_t t = 0; t < rule->ntargets; t++) {
@@ -102,7 +55,7 @@ static int mark_joined(struct apply *a, struct ckpt_rule *rule, struct ckpt_text
                 struct ckpt_text name = op->join[k].key;
                 if (!name.s)
                     continue;
-                const int rc = expand(a, rule, key, name, 0, &name);
+                const int rc = ckpt_rule_expand(a->b, rule, key, name, 0, &name);
                 if (rc)
                     return rc;
                 const size_t other = ckpt_strmap_get(&a->keys, name);
@@ -114,12 +67,15 @@ static int mark_joined(struct apply *a, struct ckpt_rule *rule, struct ckpt_text
     return 0;
 }
 
-static int match_item(struct apply *a, struct ckpt_rules *const *files, size_t nfiles, size_t i) {
+static int match_item(struct apply *a, size_t i) {
+    struct ckpt_rules *const *const files = a->b->rules;
     const struct ckpt_item *item = &a->b->item[i];
-    for (size_t f = 0; f < nfiles; f++) {
+    for (size_t f = 0; f < a->b->nrules; f++) {
         for (size_t r = 0; r < files[f]->nrules; r++) {
             struct ckpt_rule *rule = &files[f]->rule[r];
-            const int rc = takes(a, files[f], rule, item);
+            const int rc = ckpt_rule_computes(rule)
+                               ? 0
+                               : ckpt_rule_takes(a->b, &a->keys, files[f], rule, item);
             if (rc < 0)
                 return rc;
             if (rc == 0)
@@ -139,11 +95,11 @@ static int match_item(struct apply *a, struct ckpt_rules *const *files, size_t n
     return 0;
 }
 
-static int check_closed(struct apply *a, struct ckpt_rules *const *files, size_t nfiles) {
+static int check_closed(struct apply *a) {
     const char *closed = NULL;
-    for (size_t f = 0; f < nfiles; f++)
-        if (files[f]->closed)
-            closed = files[f]->name;
+    for (size_t f = 0; f < a->b->nrules; f++)
+        if (a->b->rules[f]->closed)
+            closed = a->b->rules[f]->name;
     for (size_t i = 0; closed && i < a->b->nitems; i++) {
         const struct ckpt_item *item = &a->b->item[i];
         if (item->in_model && !a->match[i].rule && !a->match[i].joined)
@@ -154,22 +110,15 @@ static int check_closed(struct apply *a, struct ckpt_rules *const *files, size_t
     return 0;
 }
 
-static int match_all(struct apply *a, struct ckpt_rules *const *files, size_t nfiles) {
+static int match_all(struct apply *a) {
     struct ckpt_build *b = a->b;
     a->match = ckpt_arena_array(&b->model->arena, b->nitems, sizeof *a->match);
     if (!a->match)
         return ckpt_fail_memory(b->err, "applying rules");
-    for (size_t i = 0; i < b->nitems; i++) {
-        const int rc = b->item[i].in_model ? ckpt_strmap_add(&a->keys, b->item[i].key, i, NULL) : 0;
-        if (rc == -ENOMEM)
-            return ckpt_fail_memory(b->err, "applying rules");
-    }
-    for (size_t i = 0; i < b->nitems; i++) {
-        const int rc = b->item[i].in_model ? match_item(a, files, nfiles, i) : 0;
-        if (rc)
-            return rc;
-    }
-    return check_closed(a, files, nfiles);
+    int rc = ckpt_rule_index_keys(b, &a->keys);
+    for (size_t i = 0; rc == 0 && i < b->nitems; i++)
+        rc = b->item[i].in_model ? match_item(a, i) : 0;
+    return rc ? rc : check_closed(a);
 }
 
 /* --- what becomes of it --- */
@@ -191,7 +140,7 @@ static int join(struct apply *a, struct ckpt_rule *rule, const struct ckpt_rule_
             rc = ckpt_pieces_add_zeros(&a->other, op->join[k].shape, op->join[k].ndim,
                                        a->b->item[item].tensor->dtype, err);
         } else {
-            rc = expand(a, rule, key, name, index, &name);
+            rc = ckpt_rule_expand(a->b, rule, key, name, index, &name);
             const size_t other = rc ? CKPT_STRMAP_ABSENT : ckpt_strmap_get(&a->keys, name);
             if (rc == 0 && other == CKPT_STRMAP_ABSENT)
                 rc = ckpt_fail(err, -EINVAL, "concat: there is no tensor '%.*s'",
@@ -296,7 +245,7 @@ static int make_target(struct apply *a, struct ckpt_rule *rule,
     struct ckpt_build *b = a->b;
     const struct ckpt_text key = b->item[item].key;
     *out = (struct ckpt_shaped){.item = item, .key = key, .cast = target->cast};
-    int rc = target->name.s ? expand(a, rule, key, target->name, index, &out->key) : 0;
+    int rc = target->name.s ? ckpt_rule_expand(a->b, rule, key, target->name, index, &out->key) : 0;
     if (rc)
         return rc;
     rc = run(a, rule, target, target->nop, item, index, &a->pieces);
@@ -364,10 +313,9 @@ int ckpt_shape_identity(struct ckpt_build *b, size_t item, struct ckpt_shaped *o
     return out->part->walk ? 0 : ckpt_fail_memory(b->err, "adapting tensors");
 }
 
-int ckpt_rules_apply(struct ckpt_build *b, struct ckpt_rules *const *files, size_t nfiles,
-                     struct ckpt_shaped_list *out) {
+int ckpt_rules_apply(struct ckpt_build *b, struct ckpt_shaped_list *out) {
     CKPT_AUTO(apply) struct apply a = {.b = b};
-    int rc = match_all(&a, files, nfiles);
+    int rc = match_all(&a);
     for (size_t i = 0; rc == 0 && i < b->nitems; i++) {
         if (b->item[i].in_model && a.match[i].rule) {
             rc = make_targets(&a, i, out);

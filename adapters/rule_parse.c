@@ -280,6 +280,24 @@ static int check_keys(const struct ckpt_rule_reader *r, struct ckpt_rule *rule) 
     return rc;
 }
 
+/* What a rule computes is matched again, under its new name, by all rules: there it gets its kind,
+ * its layout and its cast. */
+static int check_computing(const struct ckpt_rule_reader *r, const struct ckpt_rule *rule) {
+    bool computes = false;
+    for (uint32_t t = 0; t < rule->ntargets; t++)
+        for (uint32_t o = 0; o < rule->target[t].nop; o++)
+            computes |= rule->target[t].op[o].kind == CKPT_RULE_WEIGHT_NORM;
+    const struct ckpt_rule_target *const only = &rule->target[0];
+    if (!computes || (rule->ntargets == 1 && only->nop == 1 && only->name.s &&
+                      only->cast == CKPT_DT_NONE && rule->nkind == 0))
+        return 0;
+    return ckpt_fail(
+        r->err, -EINVAL,
+        "%s: a rule that computes has a \"name\" and no other operation, kind or cast; "
+        "a second rule can match that name",
+        r->where);
+}
+
 static int read_rule(struct ckpt_rule_reader *r, const cJSON *v, struct ckpt_rule *rule) {
     static const char *const names[] = {"match", "kind", "rank",    "when",  "name",
                                         "ops",   "cast", "targets", "about", NULL};
@@ -303,6 +321,8 @@ static int read_rule(struct ckpt_rule_reader *r, const cJSON *v, struct ckpt_rul
         rc = read_when(r, get(v, "when"), true, &rule->when);
     if (rc == 0)
         rc = read_targets(r, v, rule);
+    if (rc == 0)
+        rc = check_computing(r, rule);
     return rc ? rc : check_keys(r, rule);
 }
 

@@ -140,6 +140,19 @@ static int read_zeros(struct op_reader *o, struct ckpt_rule_op *op) {
     return take_list(o, 0, op);
 }
 
+static int read_weight_norm(struct op_reader *o, struct ckpt_rule_op *op) {
+    struct ckpt_rule_join *join = ckpt_arena_alloc(&o->r->rules->arena, sizeof *join);
+    if (!join)
+        return ckpt_fail_memory(o->r->err, "reading rules");
+    if (!o->arg || !cJSON_IsString(o->arg))
+        return bad(o);
+    op->join = join;
+    op->njoin = 1;
+    const int rc = read_join(o, o->arg, join);
+    o->arg = o->arg->next;
+    return rc;
+}
+
 static const struct op_row {
     const char *name;
     enum ckpt_rule_op_kind kind;
@@ -158,6 +171,7 @@ static const struct op_row {
     {"concat", CKPT_RULE_CONCAT, read_concat,
      "[\"concat\", 0, [keys, or [\"zeros\", [shape]]]]; only axis 0 can be joined"},
     {"zeros", CKPT_RULE_ZEROS, read_zeros, "[\"zeros\", [shape]]"},
+    {"weight_norm", CKPT_RULE_WEIGHT_NORM, read_weight_norm, "[\"weight_norm\", key of g]"},
 };
 
 static int read_op(const struct ckpt_rule_reader *r, const cJSON *v, uint32_t number,

@@ -43,7 +43,7 @@ struct ckpt_blob_ops {
 struct ckpt_blob {
     const struct ckpt_blob_ops *ops;
     uint64_t size;                /* bytes */
-    const struct ckpt_file *file; /* the file it comes from; NULL for owned and computed */
+    const struct ckpt_file *file; /* the file it comes from, or is computed from; NULL for owned */
     uint64_t file_offset;         /* with in_file: where it begins */
     bool in_file;                 /* bytes are exactly file->data[file_offset .. + size) */
     const char *name;             /* entry name for messages, "data/0"; "" if there is none */

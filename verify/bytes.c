@@ -4,6 +4,8 @@
  *     reader (walks, tiles, bands) -->  served block  \
  *                                                       equal?
  *     naive offsets, scalar rules  -->  expected block /
+ *
+ * What is computed from several tensors is evaluated anew, and is equal within its rounding.
  */
 #include "verify/bytes.h"
 
@@ -25,7 +27,8 @@ struct check {
     const struct ckpt_exec *exec;
     struct ckpt_bytes_result *result;
     const struct ckpt_adapted *tensor;
-    uint32_t of_tensor; /* mismatches listed of this tensor */
+    uint32_t of_tensor;                 /* mismatches listed of this tensor */
+    const struct ckpt_naive_norm *norm; /* what the part is computed from; NULL: it is copied */
     uint8_t *served, *expected, *raw;
 };
 
@@ -60,6 +63,12 @@ static struct ckpt_element_map true_map(const struct ckpt_tensor *source, enum c
                                      .neg = source->neg};
 }
 
+static int read_source(const struct check *c, const struct ckpt_naive *naive, int64_t from,
+                       int64_t n, uint8_t *to, struct ckpt_err *err) {
+    return c->norm ? ckpt_naive_norm_read(c->norm, from, n, to, err)
+                   : ckpt_source_raw(naive, from, n, to, err);
+}
+
 /* What units [from, from + n) of a part should be. NULL naive: zeros. */
 static int expect(const struct check *c, const struct ckpt_naive *naive, int64_t from, int64_t n,
                   uint32_t unit, struct ckpt_err *err) {
@@ -69,11 +78,18 @@ static int expect(const struct check *c, const struct ckpt_naive *naive, int64_t
     }
     const struct ckpt_element_map map = true_map(naive->source, c->tensor->dtype);
     if (ckpt_map_identity(&map))
-        return ckpt_source_raw(naive, from, n, c->expected, err);
-    const int rc = ckpt_source_raw(naive, from, n, c->raw, err);
+        return read_source(c, naive, from, n, c->expected, err);
+    const int rc = read_source(c, naive, from, n, c->raw, err);
     for (int64_t i = 0; rc == 0 && i < n; i++)
         ckpt_element_convert(&map, c->raw + i * naive->unit, c->expected + i * unit);
     return rc;
+}
+
+static bool is_right(const struct check *c, const uint8_t *expected, const uint8_t *served,
+                     uint32_t unit) {
+    return memcmp(expected, served, unit) == 0 ||
+           (c->norm &&
+            ckpt_naive_norm_close(c->tensor->map.from, c->tensor->dtype, expected, served));
 }
 
 static void compare_block(struct check *c, uint64_t first, int64_t n, uint32_t unit) {
@@ -82,7 +98,7 @@ static void compare_block(struct check *c, uint64_t first, int64_t n, uint32_t u
     if (memcmp(c->expected, c->served, (size_t)n * unit) == 0)
         return;
     for (int64_t i = 0; i < n; i++)
-        if (memcmp(c->expected + i * unit, c->served + i * unit, unit) != 0)
+        if (!is_right(c, c->expected + i * unit, c->served + i * unit, unit))
             add_mismatch(c, (first + (uint64_t)i) * elements, c->expected + i * unit,
                          c->served + i * unit, unit);
 }
@@ -118,6 +134,20 @@ static bool is_broadcast(const struct ckpt_part *part) {
     return part->nbytes > BROADCAST_MIN && part->nbytes / 16 > part->source->blob->size;
 }
 
+static int check_computed(struct check *c, const struct ckpt_part *part,
+                          const struct ckpt_weight_norm *of, const struct ckpt_naive *naive,
+                          uint64_t at, uint32_t unit, struct ckpt_err *err) {
+    CKPT_AUTO(naive_norm) struct ckpt_naive_norm norm = {0};
+    int rc = ckpt_naive_norm_init(&norm, of, part->op, part->nop, err);
+    if (rc < 0)
+        return rc;
+    c->result->computed++;
+    c->norm = &norm;
+    rc = check_units(c, naive, at, 0, naive->count, unit, err);
+    c->norm = NULL;
+    return rc;
+}
+
 static int check_part(struct check *c, const struct ckpt_part *part, uint64_t at, uint32_t unit,
                       struct ckpt_err *err) {
     CKPT_AUTO(naive) struct ckpt_naive naive = {0};
@@ -129,8 +159,12 @@ static int check_part(struct check *c, const struct ckpt_part *part, uint64_t at
         rc = ckpt_fail(err, -EINVAL, "its operations give %lld %s elements, it shows %lld of %s",
                        (long long)naive.count, ckpt_dtype_info(part->source->dtype)->name,
                        (long long)count, ckpt_dtype_info(c->tensor->map.from)->name);
-    if (rc == 0)
-        rc = ckpt_naive_pin(&naive, err);
+    if (rc < 0)
+        return rc;
+    const struct ckpt_weight_norm *const of = ckpt_weight_norm_of(part->source->blob);
+    if (of)
+        return check_computed(c, part, of, &naive, at, unit, err);
+    rc = ckpt_naive_pin(&naive, err);
     if (rc < 0)
         return rc;
     return is_broadcast(part) ? check_ends(c, &naive, at, count, unit, err)

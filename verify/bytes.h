@@ -28,6 +28,7 @@ struct ckpt_bytes_result {
     enum ckpt_status status;
     struct ckpt_reason reason; /* of a status that is no PASS and no DIFF */
     uint64_t tensors, elements, mismatches, unchecked, storages;
+    uint64_t computed; /* parts compared with an evaluation of their own, within its rounding */
     struct ckpt_mismatch *mismatch;
     uint32_t nmismatch;
     struct ckpt_storage_fault *fault;

@@ -131,7 +131,7 @@ static void require_weight(const struct ckpt_model *m, const struct ckpt_layer *
         return;
     if (is_reparametrised(l))
         ckpt_plan_refuse(p, CKPT_STATUS_SKIP,
-                         "its weight is computed from other tensors, which are not merged yet");
+                         "its weight is computed from other tensors, which stay as they are");
     else if (left_out(m, l->path, "weight"))
         ckpt_plan_refuse(p, CKPT_STATUS_SKIP, "%.*s%sweight was left out", CKPT_TEXT_ARGS(l->path),
                          dot);

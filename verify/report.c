@@ -159,6 +159,7 @@ static void put_bytes(struct writer *w, const struct ckpt_verification *v) {
     put_reason(w, &b->reason);
     put_u64(w, "tensors", b->tensors);
     put_u64(w, "elements", b->elements);
+    put_u64(w, "computed", b->computed);
     put_u64(w, "unchecked", b->unchecked);
     put_u64(w, "mismatched", b->mismatches);
     put_mismatches(w, b);
@@ -323,6 +324,10 @@ static void put_limits(struct writer *w, const struct ckpt_verification *v) {
         put_string(w, NULL,
                    "Tensors were cast: outputs differ by their rounding, which atol= and rtol= may "
                    "have to allow for.");
+    if (v->bytes.computed)
+        put_string(w, NULL,
+                   "Computed: weights that weight_norm makes of two tensors; each element was "
+                   "compared with a float64 evaluation, within 4 units in the last place.");
     if (v->bytes.unchecked)
         put_string(w, NULL,
                    "Unchecked: tensors of packed elements that an operation touches; and of a "

@@ -109,6 +109,20 @@ static int read_source(const struct ckpt_param *p, int64_t first, int64_t n, flo
     return rc;
 }
 
+static int read_norm(const struct ckpt_param *p, int64_t first, int64_t n, float *out,
+                     struct ckpt_err *err) {
+    const struct ckpt_naive_norm *const norm = p->from;
+    uint8_t bytes[BLOCK * sizeof(double)];
+    int rc = 0;
+    for (int64_t done = 0; rc == 0 && done < n; done += BLOCK) {
+        const int64_t block = n - done < BLOCK ? n - done : BLOCK;
+        rc = ckpt_naive_norm_read(norm, first + done, block, bytes, err);
+        if (rc == 0)
+            ckpt_convert_f32(norm->v.source->dtype, bytes, block, out + done);
+    }
+    return rc;
+}
+
 static int set_shape(struct ckpt_param *p, const int64_t *shape, uint32_t ndim,
                      enum ckpt_dtype dtype, struct ckpt_err *err) {
     if (ndim > CKPT_ARRAY_NDIM_MAX)
@@ -136,11 +150,19 @@ int ckpt_source_param_init(struct ckpt_source_param *s, const struct ckpt_adapte
         return rc;
     const struct ckpt_naive_shape *const shape = ckpt_naive_result(&s->naive);
     rc = set_shape(&s->param, shape->size, shape->ndim, part->source->dtype, err);
-    return rc < 0 ? rc : ckpt_naive_pin(&s->naive, err);
+    if (rc < 0)
+        return rc;
+    const struct ckpt_weight_norm *const of = ckpt_weight_norm_of(part->source->blob);
+    if (!of)
+        return ckpt_naive_pin(&s->naive, err);
+    s->param.read = read_norm;
+    s->param.from = &s->norm;
+    return ckpt_naive_norm_init(&s->norm, of, part->op, part->ntorch, err);
 }
 
 void ckpt_source_param_fini(struct ckpt_source_param *s) {
     ckpt_naive_fini(&s->naive);
+    ckpt_naive_norm_fini(&s->norm);
 }
 
 #define SERVED_BLOCK 65536 /* bytes: a request's own cost is small beside it */

@@ -6,6 +6,7 @@
  */
 #include "adapters/reader.h"
 #include "verify/naive.h"
+#include "verify/naive_norm.h"
 #include "verify/param.h"
 
 /* Copies units [from, from + count) of a pinned naive tensor as they lie in the source, in C order.
@@ -17,10 +18,12 @@ int ckpt_source_raw(const struct ckpt_naive *n, int64_t from, int64_t count, uin
 int ckpt_source_copy(const struct ckpt_naive *n, int64_t from, int64_t count, uint8_t *to,
                      struct ckpt_err *err) CKPT_CHECKED;
 
-/* A source tensor brought to PyTorch's layout by the dialect's operations alone. */
+/* A source tensor brought to PyTorch's layout by the dialect's operations alone; or a weight that
+ * PyTorch itself computes from two. */
 struct ckpt_source_param {
     struct ckpt_param param;
     struct ckpt_naive naive;
+    struct ckpt_naive_norm norm;
 };
 int ckpt_source_param_init(struct ckpt_source_param *s, const struct ckpt_adapted *t,
                            struct ckpt_err *err) CKPT_CHECKED;

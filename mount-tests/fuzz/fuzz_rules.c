@@ -1,12 +1,13 @@
 /*
  * Property: whatever a rule file holds, it is refused with a sentence, or it can be applied to a
- * checkpoint; that ends in a sentence, too, or in tensors whose parts add up to their shapes and
- * lie within their storages.
+ * checkpoint; that ends in a sentence, too, or in tensors whose parts add up to their shapes, lie
+ * within their storages and can be read.
  */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "adapters/reader_compute.h"
 #include "adapters/rule.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -36,6 +37,14 @@ static void make_source(struct ckpt_arena *a, struct ckpt_tensor *t, struct ckpt
     }
 }
 
+static void read_part(const struct ckpt_part *p) {
+    static const struct ckpt_element_map map = {.from = CKPT_DT_F32, .to = CKPT_DT_F32};
+    uint8_t bytes[256];
+    struct ckpt_err err = {0};
+    if (p->walk->count > 0 && p->nbytes <= sizeof bytes)
+        check(ckpt_part_compute(p, &map, 0, p->walk->count, bytes, NULL, &err) == 0);
+}
+
 static void check_shaped(const struct ckpt_shaped *s) {
     uint64_t count = 0, bytes = 0, parts = 0;
     check(s->nparts > 0 && ckpt_shape_count(s->shape, s->ndim, &count));
@@ -50,6 +59,7 @@ static void check_shaped(const struct ckpt_shaped *s) {
         if (p->walk->count > 0)
             ckpt_walk_bounds(p->walk, 0, p->walk->count, &lo, &hi);
         check(lo >= 0 && (uint64_t)hi <= p->source->blob->size);
+        read_part(p);
     }
     check(parts == bytes);
 }
@@ -63,13 +73,24 @@ static void apply(struct ckpt_rules *rules) {
     struct ckpt_shaped_list list = {0};
     struct ckpt_err err = {0};
     make_source(&arena, tensor, item);
-    struct ckpt_build b = {
-        .options = &options, .model = &model, .item = item, .nitems = TENSORS, .err = &err};
-    const int rc = ckpt_rules_apply(&b, &rules, 1, &list);
+    static const struct ckpt_checkpoint checkpoint = {.nblobs = TENSORS};
+    struct ckpt_build b = {.checkpoint = &checkpoint,
+                           .options = &options,
+                           .model = &model,
+                           .item = item,
+                           .nitems = TENSORS,
+                           .rules = {rules},
+                           .nrules = 1,
+                           .err = &err};
+    int rc = ckpt_merge_items(&b);
+    if (rc == 0)
+        rc = ckpt_rules_apply(&b, &list);
     check(rc == 0 || (rc < 0 && err.text[0]));
     for (size_t i = 0; i < list.n; i++)
         check_shaped(&list.at[i]);
     free(list.at);
+    for (size_t i = 0; i < model.ncomputed; i++)
+        model.computed[i]->ops->fini(model.computed[i]);
     ckpt_arena_fini(&model.arena);
     ckpt_arena_fini(&arena);
 }
