@@ -90,7 +90,7 @@ static void as_torch(void **state) {
     struct ckpt_reader *const r = new_reader(0);
     size_t computed = 0;
     assert_int_equal(m->ntensors, expected->ntensors);
-    assert_int_equal(m->nwarnings, 0);
+    assert_int_equal(m->nwarnings, expected->nwarnings); /* of the LSTM */
     for (size_t i = 0; i < m->ntensors; i++) {
         const struct ckpt_adapted *const t = &m->tensor[i], *const e = find(expected, t->key);
         if (!e)
