@@ -1,7 +1,4 @@
-/*
- * summary.txt, which is also what --inspect prints: what a person wants to know first. Names come
- * from the file, so control bytes are shown escaped.
- */
+/* summary.txt, which --inspect prints below its table: what a person wants to know first. */
 #include "fs/files.h"
 
 #include <inttypes.h>
@@ -9,47 +6,18 @@
 
 #include "base/cleanup.h"
 #include "fs/layout_name.h"
+#include "fs/show.h"
 
 #define LIST_MAX 200 /* entries of one list; index.json has all */
-
-static void put(struct ckpt_str *out, struct ckpt_text t) {
-    for (size_t i = 0; i < t.n; i++) {
-        const unsigned char c = (unsigned char)t.s[i];
-        if (c < 0x20 || c == 0x7f)
-            ckpt_str_printf(out, "\\x%02x", c);
-        else
-            ckpt_str_add(out, t.s + i, 1);
-    }
-}
 
 static void put_path(struct ckpt_str *out, struct ckpt_path path) {
     for (uint32_t i = 0; i < path.n; i++) {
         if (i)
             ckpt_str_puts(out, "/");
-        put(out, path.segment[i]);
+        ckpt_show_text(out, path.segment[i]);
     }
     if (path.n == 0)
         ckpt_str_puts(out, "(the root)");
-}
-
-static void put_shape(struct ckpt_str *out, const int64_t *shape, uint32_t ndim) {
-    ckpt_str_puts(out, "[");
-    for (uint32_t i = 0; i < ndim; i++)
-        ckpt_str_printf(out, "%s%" PRId64, i ? ", " : "", shape[i]);
-    ckpt_str_puts(out, "]");
-}
-
-static void put_size(struct ckpt_str *out, uint64_t n) {
-    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
-    if (n < 1024) {
-        ckpt_str_printf(out, "%" PRIu64 " bytes", n);
-        return;
-    }
-    unsigned u = 0;
-    double v = (double)n / 1024;
-    for (; v >= 1024 && u < 3; u++)
-        v /= 1024;
-    ckpt_str_printf(out, "%.1f %s", v, units[u]);
 }
 
 static bool has_op(const struct ckpt_adapted *t, const char *name) {
@@ -69,30 +37,30 @@ static void put_head(struct ckpt_str *out, const struct ckpt_session *s) {
         inside++;
         bytes += m->tensor[i].nbytes;
     }
-    put(out, ckpt_text_of(s->checkpoint->name));
+    ckpt_show_text(out, ckpt_text_of(s->checkpoint->name));
     ckpt_str_printf(out, ": %s, %zu tensors, %zu values\n\n", s->checkpoint->format, m->ntensors,
                     s->checkpoint->nvalues);
     ckpt_str_printf(out, "layout             %s\ndialect            %s\n",
                     ckpt_layout_name(m->layout), m->dialect);
     ckpt_str_puts(out, "the model is       ");
     if (m->root.n)
-        put(out, m->root);
+        ckpt_show_text(out, m->root);
     else
         ckpt_str_puts(out, "the whole");
     ckpt_str_printf(out, "\nmodel.safetensors  %zu tensors, ", inside);
-    put_size(out, bytes);
+    ckpt_show_size(out, bytes);
     ckpt_str_printf(out, "\nrenamed            %zu\nrenumbered         %zu\n", m->nrenamed,
                     m->nrenumbered);
     ckpt_str_printf(out, "transposed         %zu\ncast               %zu\n", m->ntransposed,
                     m->ncast);
     if (m->prefix.n) {
         ckpt_str_puts(out, "prefix stripped    ");
-        put(out, m->prefix);
+        ckpt_show_text(out, m->prefix);
         ckpt_str_puts(out, " (-o prefix=keep keeps it)\n");
     }
     if (m->suggested_prefix.n) {
         ckpt_str_puts(out, "every key begins   ");
-        put(out, m->suggested_prefix);
+        ckpt_show_text(out, m->suggested_prefix);
         ckpt_str_puts(out, " (kept; -o map= can take it off)\n");
     }
 }
@@ -113,7 +81,7 @@ static void put_texts(struct ckpt_str *out, const char *what, const struct ckpt_
     title(out, what, n);
     for (size_t i = 0; i < n && i < LIST_MAX; i++) {
         ckpt_str_puts(out, "  ");
-        put(out, text[i]);
+        ckpt_show_text(out, text[i]);
         ckpt_str_puts(out, "\n");
     }
     more(out, n);
@@ -126,7 +94,7 @@ static void put_notes(struct ckpt_str *out, const char *what, const struct ckpt_
         ckpt_str_puts(out, "  ");
         put_path(out, note[i].path);
         ckpt_str_puts(out, ": ");
-        put(out, note[i].text);
+        ckpt_show_text(out, note[i].text);
         ckpt_str_puts(out, "\n");
     }
     more(out, n);
@@ -145,7 +113,7 @@ static void put_tensors(struct ckpt_str *out, const struct ckpt_model *m, const 
         if (!is(&m->tensor[i]))
             continue;
         ckpt_str_puts(out, "  ");
-        put(out, m->tensor[i].key);
+        ckpt_show_text(out, m->tensor[i].key);
         write(out, &m->tensor[i]);
         ckpt_str_puts(out, "\n");
         done++;
@@ -159,11 +127,11 @@ static bool is_changed(const struct ckpt_adapted *t) {
 
 static void write_change(struct ckpt_str *out, const struct ckpt_adapted *t) {
     ckpt_str_puts(out, " ");
-    put_shape(out, t->shape, t->ndim);
+    ckpt_show_shape(out, t->shape, t->ndim);
     ckpt_str_puts(out, " is ");
-    put(out, t->source->key);
+    ckpt_show_text(out, t->source->key);
     ckpt_str_puts(out, " ");
-    put_shape(out, t->source->shape, t->source->ndim);
+    ckpt_show_shape(out, t->source->shape, t->source->ndim);
     for (const char *const *op = t->ops; *op; op++)
         ckpt_str_printf(out, "%s%s", op == t->ops ? ": " : ", ", *op);
 }
@@ -174,7 +142,7 @@ static bool is_renamed(const struct ckpt_adapted *t) {
 
 static void write_old_name(struct ckpt_str *out, const struct ckpt_adapted *t) {
     ckpt_str_puts(out, " was ");
-    put(out, t->torch_key);
+    ckpt_show_text(out, t->torch_key);
 }
 
 static bool is_square(const struct ckpt_adapted *t) {
@@ -183,7 +151,7 @@ static bool is_square(const struct ckpt_adapted *t) {
 
 static void write_square(struct ckpt_str *out, const struct ckpt_adapted *t) {
     ckpt_str_puts(out, " ");
-    put_shape(out, t->shape, t->ndim);
+    ckpt_show_shape(out, t->shape, t->ndim);
     ckpt_str_printf(out, " is %s by its %s", t->module.kind ? t->module.kind : "unknown",
                     t->module.decided_by ? t->module.decided_by : "name");
 }
@@ -195,7 +163,7 @@ static bool is_tied(const struct ckpt_adapted *t) {
 static void write_ties(struct ckpt_str *out, const struct ckpt_adapted *t) {
     for (size_t i = 0; i < t->ntied; i++) {
         ckpt_str_puts(out, i ? ", " : " = ");
-        put(out, t->tied[i]);
+        ckpt_show_text(out, t->tied[i]);
     }
 }
 
