@@ -225,8 +225,6 @@ static int open_by(read_fn *read, const char *source, const struct ckpt_open_opt
     const int rc = read(c, source, options ? options : &defaults, err);
     if (rc)
         return rc;
-    if (warn_of_dangers(c) != 0)
-        return ckpt_fail_memory(err, "opening the checkpoint");
     *out = CKPT_STEAL(c);
     return 0;
 }
@@ -240,8 +238,15 @@ int ckpt_checkpoint_open(const char *source, const struct ckpt_open_options *opt
                          struct ckpt_checkpoint **out, struct ckpt_err *err) {
     struct stat st;
     const bool is_directory = stat(source, &st) == 0 && S_ISDIR(st.st_mode);
-    return open_by(is_directory ? read_directory : ckpt_checkpoint_read_file, source, options, out,
-                   err);
+    CKPT_AUTO(checkpoint) struct ckpt_checkpoint *c = NULL;
+    const int rc = open_by(is_directory ? read_directory : ckpt_checkpoint_read_file, source,
+                           options, &c, err);
+    if (rc)
+        return rc;
+    if (warn_of_dangers(c) != 0)
+        return ckpt_fail_memory(err, "opening the checkpoint");
+    *out = CKPT_STEAL(c);
+    return 0;
 }
 
 int ckpt_checkpoint_absorb(struct ckpt_checkpoint *c, struct ckpt_checkpoint *part) {
@@ -255,7 +260,7 @@ int ckpt_checkpoint_absorb(struct ckpt_checkpoint *c, struct ckpt_checkpoint *pa
         if (ckpt_checkpoint_add_file(c, f))
             return -ENOMEM;
     }
-    return 0;
+    return ckpt_globals_merge(&c->globals, &part->globals) ? 0 : -ENOMEM;
 }
 
 void ckpt_checkpoint_close(struct ckpt_checkpoint *c) {

@@ -131,6 +131,15 @@ static bool is_torch_data(struct ckpt_text module, struct ckpt_text name) {
            (ckpt_text_is(module, "numpy") && ckpt_text_is(name, "ndarray"));
 }
 
+/* The place of a new entry; CKPT_GLOBAL_NONE when out of memory. */
+static size_t append(struct ckpt_globals *g, struct ckpt_global entry) {
+    if (!ckpt_array_grow(&g->global, g->n, &g->cap, sizeof *g->global) ||
+        ckpt_strmap_add(&g->by_name, entry.name, g->n, NULL) != 0)
+        return CKPT_GLOBAL_NONE;
+    g->global[g->n] = entry;
+    return g->n++;
+}
+
 size_t ckpt_globals_add(struct ckpt_globals *g, struct ckpt_text module, struct ckpt_text name,
                         struct ckpt_text full, bool known) {
     const size_t at = ckpt_strmap_get(&g->by_name, full);
@@ -138,16 +147,26 @@ size_t ckpt_globals_add(struct ckpt_globals *g, struct ckpt_text module, struct 
         g->global[at].mentions++;
         return at;
     }
-    if (!ckpt_array_grow(&g->global, g->n, &g->cap, sizeof *g->global) ||
-        ckpt_strmap_add(&g->by_name, full, g->n, NULL) != 0)
-        return CKPT_GLOBAL_NONE;
-    g->global[g->n] = (struct ckpt_global){
-        .name = full,
-        .known = known || is_torch_data(module, name),
-        .danger = ckpt_global_danger(module, name),
-        .mentions = 1,
-    };
-    return g->n++;
+    return append(g, (struct ckpt_global){
+                         .name = full,
+                         .known = known || is_torch_data(module, name),
+                         .danger = ckpt_global_danger(module, name),
+                         .mentions = 1,
+                     });
+}
+
+bool ckpt_globals_merge(struct ckpt_globals *g, const struct ckpt_globals *from) {
+    for (size_t i = 0; i < from->n; i++) {
+        const struct ckpt_global *entry = &from->global[i];
+        const size_t at = ckpt_strmap_get(&g->by_name, entry->name);
+        if (at == CKPT_STRMAP_ABSENT && append(g, *entry) == CKPT_GLOBAL_NONE)
+            return false;
+        if (at != CKPT_STRMAP_ABSENT) {
+            g->global[at].mentions += entry->mentions;
+            g->global[at].calls += entry->calls;
+        }
+    }
+    return true;
 }
 
 const char *ckpt_global_status(const struct ckpt_global *g) {

@@ -31,6 +31,8 @@ struct ckpt_globals {
  * list. The place in the list, or CKPT_GLOBAL_NONE when out of memory. */
 size_t ckpt_globals_add(struct ckpt_globals *g, struct ckpt_text module, struct ckpt_text name,
                         struct ckpt_text full, bool known);
+/* Adds what another list holds; false when out of memory. */
+bool ckpt_globals_merge(struct ckpt_globals *g, const struct ckpt_globals *from);
 void ckpt_globals_fini(struct ckpt_globals *g);
 
 /* What a call of module.name could do to whoever really made it ("runs commands"), or NULL. The
