@@ -13,9 +13,9 @@
 /* Asked in this order; each recognises its kind by content. safetensors comes first, because its
  * first byte is a length and may be any magic number's. */
 static const struct ckpt_format *const formats[] = {
-    &ckpt_format_safetensors,  &ckpt_format_safetensors_directory, &ckpt_format_torch_directory,
-    &ckpt_format_torch_zip,    &ckpt_format_torch_legacy,          &ckpt_format_torch_tar,
-    &ckpt_format_torch_pickle,
+    &ckpt_format_safetensors, &ckpt_format_safetensors_directory, &ckpt_format_torch_directory,
+    &ckpt_format_torch_zip,   &ckpt_format_torch_legacy,          &ckpt_format_torch_tar,
+    &ckpt_format_torch_dcp,   &ckpt_format_torch_pickle,
 };
 
 /*
@@ -161,8 +161,8 @@ static int read_directory(struct ckpt_checkpoint *c, const char *source,
         if (formats[i]->directory && formats[i]->detect(source, NULL))
             return formats[i]->read(c, source, options, err);
     return ckpt_fail(err, -EINVAL,
-                     "not a checkpoint directory: expected model.safetensors, pytorch_model.bin "
-                     "or the index of such a file's shards (NAME.index.json) in it");
+                     "not a checkpoint directory: expected model.safetensors, pytorch_model.bin, "
+                     "the index of such a file's shards (NAME.index.json) or .metadata in it");
 }
 
 int ckpt_checkpoint_read_file(struct ckpt_checkpoint *c, const char *source,

@@ -57,7 +57,8 @@ int ckpt_directory_pick(struct ckpt_arena *a, const char *directory, const char 
 
 static bool is_weight_file(struct ckpt_text name) {
     return ckpt_text_ends(name, ".safetensors") ||
-           ckpt_text_ends(name, ".safetensors.index.json") ||
+           ckpt_text_ends(name, ".safetensors.index.json") || ckpt_text_is(name, ".metadata") ||
+           ckpt_text_ends(name, ".distcp") ||
            (ckpt_text_starts(name, "pytorch_model") &&
             (ckpt_text_ends(name, ".bin") || ckpt_text_ends(name, ".bin.index.json")));
 }
@@ -89,6 +90,11 @@ int ckpt_directory_fill(struct ckpt_checkpoint *c, const char *directory, struct
             return fail_memory(err);
     }
     return 0;
+}
+
+bool ckpt_is_plain_name(struct ckpt_text name) {
+    return name.n > 0 && !memchr(name.s, '/', name.n) && !memchr(name.s, '\0', name.n) &&
+           !ckpt_text_is(name, ".") && !ckpt_text_is(name, "..");
 }
 
 char *ckpt_directory_path(const char *directory, const char *name) {

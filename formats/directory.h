@@ -20,6 +20,9 @@ int ckpt_directory_pick(struct ckpt_arena *a, const char *directory, const char 
 int ckpt_directory_fill(struct ckpt_checkpoint *c, const char *directory,
                         struct ckpt_err *err) CKPT_CHECKED;
 
+/* Whether a name from a checkpoint is one of a file in its directory and can't lead out of it. */
+bool ckpt_is_plain_name(struct ckpt_text name);
+
 /* "DIRECTORY/NAME", malloc'ed; NULL when out of memory. */
 char *ckpt_directory_path(const char *directory, const char *name);
 

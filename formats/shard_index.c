@@ -8,6 +8,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/json.h"
+#include "formats/directory.h"
 #include "formats/limits.h"
 
 struct parser {
@@ -19,11 +20,6 @@ struct parser {
 
 static int fail_memory(struct ckpt_err *err) {
     return ckpt_fail_memory(err, "reading a shard index");
-}
-
-static bool is_plain_name(struct ckpt_text name) {
-    return name.n > 0 && !memchr(name.s, '/', name.n) && !memchr(name.s, '\0', name.n) &&
-           !ckpt_text_is(name, ".") && !ckpt_text_is(name, "..");
 }
 
 /* The shard's index, added if it is new; negative on errors. */
@@ -51,7 +47,7 @@ static int read_entry(struct parser *p) {
     if (t != CKPT_JSON_STRING)
         return ckpt_fail(p->err, -EINVAL, "weight_map: tensor \"%.*s\" lies in %s, expected a name",
                          CKPT_TEXT_ARGS(key), ckpt_json_token_name(t));
-    if (!is_plain_name(p->json.text))
+    if (!ckpt_is_plain_name(p->json.text))
         return ckpt_fail(p->err, -EINVAL,
                          "weight_map: tensor \"%.*s\" lies in \"%.*s\", expected the plain name of "
                          "a file in the directory",

@@ -136,8 +136,19 @@ struct ckpt_path torch_walk_path(const struct torch_walk *w);
 /* torch_tree.c: the whole value graph of a checkpoint -> tensors, values, modules, notes. */
 int torch_tree_read(struct torch_reader *r, struct ckpt_value *root,
                     struct ckpt_err *err) CKPT_CHECKED;
+/* The same in two steps, for checkpoints of several objects: what lies below a value, which lies at
+ * `path` itself; and in the end, that no two tensors have one key, since both could not be in
+ * model.safetensors. */
+int torch_tree_add(struct torch_reader *r, struct ckpt_path path, struct ckpt_value *v,
+                   struct ckpt_err *err) CKPT_CHECKED;
+int torch_tree_check(const struct ckpt_checkpoint *c, struct ckpt_err *err) CKPT_CHECKED;
 /* torch_module.c: a module's state dict, one segment a tensor, and its rows in the module table. */
 int torch_module_read(struct torch_walk *w, struct ckpt_value *module) CKPT_CHECKED;
+
+/* torch_zip.c: the object of the torch.save archive in those bytes of r->file. The reader must be
+ * new; what it makes of storages outlives the call. */
+int torch_zip_object(struct torch_reader *r, uint64_t offset, uint64_t size,
+                     struct ckpt_value **root, struct ckpt_err *err) CKPT_CHECKED;
 
 /* torch_legacy.c: ckpt_pickle_hooks.nested_storage; user is the torch_reader. */
 int torch_legacy_nested(void *user, struct ckpt_text bytes, struct ckpt_value **out,

@@ -178,8 +178,7 @@ static int walk(struct torch_walk *w, struct ckpt_value *v) {
     }
 }
 
-/* Two tensors of one key could not both be in model.safetensors. */
-static int check_keys(const struct ckpt_checkpoint *c, struct ckpt_err *err) {
+int torch_tree_check(const struct ckpt_checkpoint *c, struct ckpt_err *err) {
     CKPT_AUTO(strmap) struct ckpt_strmap seen = {0};
     for (size_t i = 0; i < c->ntensors; i++) {
         size_t other;
@@ -195,15 +194,26 @@ static int check_keys(const struct ckpt_checkpoint *c, struct ckpt_err *err) {
     return 0;
 }
 
-int torch_tree_read(struct torch_reader *r, struct ckpt_value *root, struct ckpt_err *err) {
+int torch_tree_add(struct torch_reader *r, struct ckpt_path path, struct ckpt_value *v,
+                   struct ckpt_err *err) {
     CKPT_AUTO(free) struct torch_walk *w = calloc(1, sizeof *w);
     if (!w)
         return ckpt_fail_memory(err, "walking the checkpoint");
     w->r = r;
     w->err = err;
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i < path.n; i++)
+        rc = push(w, path.segment[i]);
+    if (rc)
+        return rc;
     /* Paths repeat the keys above them: a long key above many tensors must not fill the memory. */
     r->c->arena.limit = r->c->arena.used + CKPT_LIMIT_PICKLE_ARENA;
-    const int rc = walk(w, root);
+    rc = walk(w, v);
     r->c->arena.limit = 0;
-    return rc ? rc : check_keys(r->c, err);
+    return rc;
+}
+
+int torch_tree_read(struct torch_reader *r, struct ckpt_value *root, struct ckpt_err *err) {
+    const int rc = torch_tree_add(r, (struct ckpt_path){NULL, 0}, root, err);
+    return rc ? rc : torch_tree_check(r->c, err);
 }

@@ -199,6 +199,21 @@ static int read_container(struct torch_reader *r, struct container *z, struct ck
     return rc ? rc : torch_tree_read(r, root, err);
 }
 
+int torch_zip_object(struct torch_reader *r, uint64_t offset, uint64_t size,
+                     struct ckpt_value **root, struct ckpt_err *err) {
+    CKPT_AUTO(container) struct container z = {0};
+    r->locate = locate;
+    r->container = &z;
+    int rc = ckpt_zip_open_range(r->file, offset, size, &r->c->arena, &z.zip, err);
+    if (rc == 0)
+        rc = find_root(&z, err);
+    if (rc == 0)
+        rc = check_kind(r, &z, err);
+    if (rc == 0)
+        rc = read_byte_order(r, &z, err);
+    return rc ? rc : read_pickle(r, &z, root, err);
+}
+
 static int read_file(struct ckpt_checkpoint *c, const char *source,
                      const struct ckpt_open_options *options, struct ckpt_err *err) {
     CKPT_AUTO(container) struct container z = {0};
