@@ -189,7 +189,7 @@ static int compute(struct ckpt_computed_blob *c, const struct ckpt_walk *w,
     const uint32_t size = ckpt_dtype_info(wn->work)->unit_bytes;
     const uint32_t out_size = ckpt_dtype_info(map->to)->unit_bytes;
     const int64_t most = least(n, CHUNK);
-    double *scale;
+    double *scale = NULL;
     CKPT_AUTO(free) uint8_t *work = malloc((size_t)most * 2 * sizeof(double));
     int rc = work ? get_scale(wn, stop, &scale, err) : ckpt_fail_memory(err, "computing a weight");
     for (int64_t done = 0; rc == 0 && done < n; done += CHUNK) {
