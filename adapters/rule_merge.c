@@ -111,7 +111,7 @@ static int merge_item(struct merge *m, struct ckpt_rules *file, struct ckpt_rule
     struct ckpt_build *const b = m->b;
     struct ckpt_item *const item = &b->item[i];
     const struct ckpt_text key = item->key;
-    struct ckpt_text name, other;
+    struct ckpt_text name = {0}, other = {0};
     struct ckpt_blob *blob = NULL;
     struct ckpt_err why = {0};
     int rc = ckpt_rule_expand(b, rule, key, rule->target[0].name, 0, &name);

@@ -19,6 +19,7 @@
 #include "base/cpu.h"
 
 #define CHUNK ((int64_t)1 << 17) /* elements computed at once: a MiB of doubles */
+#define WORK_MOST 8              /* bytes of one while it is computed */
 
 /* How a byte of v's storage tells the index along dim: at % outer / step. */
 struct axis {
@@ -133,15 +134,15 @@ static int read_as(const struct ckpt_tensor *t, const struct ckpt_walk *w, enum 
 
 static int sum_squares(const struct weight_norm *wn, double *sum, const struct ckpt_stop *stop,
                        struct ckpt_err *err) {
-    CKPT_AUTO(free) uint8_t *x = malloc(CHUNK * sizeof(double));
+    CKPT_AUTO(free) double *x = malloc(CHUNK * sizeof *x);
     if (!x)
         return ckpt_fail_memory(err, "computing the norms of a weight");
     int rc = 0;
     for (int64_t done = 0; rc == 0 && done < wn->v_walk->count; done += CHUNK) {
         const int64_t n = least(wn->v_walk->count - done, CHUNK);
-        rc = read_as(wn->of.v, wn->v_walk, CKPT_DT_F64, done, n, x, stop, err);
+        rc = read_as(wn->of.v, wn->v_walk, CKPT_DT_F64, done, n, (uint8_t *)x, stop, err);
         if (rc == 0)
-            for_pieces(wn, wn->v_walk, done, n, sum, x, sizeof(double), add_squares);
+            for_pieces(wn, wn->v_walk, done, n, sum, (uint8_t *)x, sizeof *x, add_squares);
     }
     return rc;
 }
@@ -149,7 +150,7 @@ static int sum_squares(const struct weight_norm *wn, double *sum, const struct c
 static int make_scale(struct weight_norm *wn, const struct ckpt_stop *stop, struct ckpt_err *err) {
     const size_t n = (size_t)wn->axis.size;
     CKPT_AUTO(free) double *sum = calloc(n, sizeof *sum);
-    CKPT_AUTO(free) double *g = malloc(n * sizeof *g);
+    CKPT_AUTO(free) double *g = calloc(n, sizeof *g);
     if (!sum || !g)
         return ckpt_fail_memory(err, "computing the norms of a weight");
     int rc = sum_squares(wn, sum, stop, err);
@@ -190,11 +191,11 @@ static int compute(struct ckpt_computed_blob *c, const struct ckpt_walk *w,
     const uint32_t out_size = ckpt_dtype_info(map->to)->unit_bytes;
     const int64_t most = least(n, CHUNK);
     double *scale = NULL;
-    CKPT_AUTO(free) uint8_t *work = malloc((size_t)most * 2 * sizeof(double));
+    CKPT_AUTO(free) uint8_t *work = malloc((size_t)most * 2 * WORK_MOST);
     int rc = work ? get_scale(wn, stop, &scale, err) : ckpt_fail_memory(err, "computing a weight");
     for (int64_t done = 0; rc == 0 && done < n; done += CHUNK) {
         const int64_t some = least(n - done, CHUNK);
-        uint8_t *const rounded = work + most * (int64_t)sizeof(double);
+        uint8_t *const rounded = work + most * WORK_MOST;
         rc = read_as(wn->of.v, w, wn->work, first + done, some, work, stop, err);
         if (rc < 0)
             break;
@@ -293,7 +294,8 @@ static int check(struct weight_norm *wn, struct ckpt_err *err) {
         return ckpt_fail(err, -EOPNOTSUPP, "%s and %s: weight norm is computed from floats",
                          ckpt_dtype_info(v->dtype)->name, ckpt_dtype_info(g->dtype)->name);
     const int rc = find_dim(v, g, &wn->of.dim, err);
-    if (rc == 0 && !find_axis(v, wn->of.dim, &wn->axis))
+    /* A broadcast of few bytes may be endless to sum. */
+    if (rc == 0 && (!find_axis(v, wn->of.dim, &wn->axis) || ckpt_tensor_bytes(v) > v->blob->size))
         return ckpt_fail(err, -EOPNOTSUPP, "the strides of v are those of an overlapping view");
     return rc;
 }

@@ -389,11 +389,19 @@ static void left_alone(void **state) {
         toy_tensor(c, "fc.weight_v", cases[i].dtype, cases[i].v, 1);
         expect_left(c, cases[i].warning);
     }
-    static const int64_t overlap[] = {1, 1};
-    struct ckpt_checkpoint *const c = toy_new();
+    static const int64_t overlap[] = {1, 1}, endless[] = {(int64_t)1 << 40, 6}, none[] = {0, 1};
+    struct ckpt_checkpoint *c = toy_new();
     toy_tensor(c, "fc.weight_g", CKPT_DT_F32, "4,1", 1);
     toy_tensor(c, "fc.weight_v", CKPT_DT_F32, "4,6", 1)->stride = overlap;
     expect_left(c, "overlapping view");
+    for (int whole = 0; whole < 2; whole++) {
+        c = toy_new();
+        toy_tensor(c, "fc.weight_g", CKPT_DT_F32, whole ? "" : "1,6", 1);
+        struct ckpt_tensor *const v = toy_tensor(c, "fc.weight_v", CKPT_DT_F32, "1,6", 1);
+        v->shape = endless;
+        v->stride = none;
+        expect_left(c, "overlapping view");
+    }
 }
 
 /* spectral_norm beside weight_norm: one is computed, of the other burn is told. */
