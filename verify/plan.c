@@ -93,6 +93,18 @@ static void torch_shape(struct ckpt_plan *p, struct ckpt_plan_param *param) {
     ckpt_source_param_fini(&source);
 }
 
+/* A rule may show a piece of a parameter, or give it another rank: what is served then belongs to
+ * some other module, and this one's formula says nothing about it. */
+static bool is_reshaped(const struct ckpt_plan_param *param) {
+    const struct ckpt_adapted *const t = param->tensor;
+    int64_t source = 1, served = 1;
+    for (uint32_t d = 0; d < param->ndim; d++)
+        source *= param->shape[d];
+    for (uint32_t d = 0; d < t->ndim; d++)
+        served *= t->shape[d];
+    return t->ndim != param->ndim || source != served;
+}
+
 /* Binds the layer's tensor of that name to the argument of that name. NULL: it has none. */
 static struct ckpt_plan_param *bind(const struct ckpt_layer *l, struct ckpt_plan *p,
                                     const char *name) {
@@ -102,6 +114,10 @@ static struct ckpt_plan_param *bind(const struct ckpt_layer *l, struct ckpt_plan
     struct ckpt_plan_param *const param = &p->param[p->nparams++];
     *param = (struct ckpt_plan_param){.arg = name, .tensor = t};
     torch_shape(p, param);
+    if (p->status == CKPT_STATUS_PASS && is_reshaped(param))
+        ckpt_plan_refuse(p, CKPT_STATUS_SKIP,
+                         "a rule cuts or reshapes %.*s: its bytes are checked, no layer is run",
+                         CKPT_TEXT_ARGS(t->torch_key));
     return param;
 }
 

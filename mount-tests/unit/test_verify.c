@@ -340,6 +340,29 @@ static void references_of_no_use(void **state) {
     expect_reference("output.0", "outpot.0", "PASS", "no output.0");
 }
 
+/* What a rule of the user's cuts up is another module's: no DIFF of this one. */
+static void rules_that_cut_are_no_difference(void **state) {
+    (void)state;
+    static const char *const ops[] = {"[[\"split\",0,2]], \"name\": [\"a.weight\", \"b.weight\"]",
+                                      "[[\"slice\",0,1,3]]", "[[\"reshape\",[-1]]]",
+                                      "[[\"unsqueeze\",0]]"};
+    for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
+        struct file f = {.path = "/tmp/ckpt-test-verify-XXXXXX", .data = malloc(256)};
+        assert_non_null(f.data);
+        f.n = (size_t)snprintf((char *)f.data, 256,
+                               "{\"rules\":[{\"match\":\"fc1.weight\",\"ops\":%s}]}", ops[i]);
+        write_file(&f);
+        const struct ckpt_adapt_options rules = {.rules = f.path};
+        const struct ckpt_verify_options o = options_for(A1 "a1_full.pt");
+        cJSON *const json = verify(A1 "a1_full.pt", &rules, &o, "PASS");
+        const cJSON *const layer = cJSON_GetArrayItem(at(json, "layers"), 0);
+        assert_string_equal(string_at(layer, "status"), "SKIP");
+        assert_non_null(strstr(string_at(layer, "reason"), "fc1.weight"));
+        cJSON_Delete(json);
+        remove_file(&f);
+    }
+}
+
 /* Left out by the user: skipped. Not there at all: a failure that names it. */
 static void missing_parameters(void **state) {
     (void)state;
@@ -509,6 +532,7 @@ int main(void) {
         cmocka_unit_test(seeded_chain),
         cmocka_unit_test(graphs_and_references_that_fail),
         cmocka_unit_test(references_of_no_use),
+        cmocka_unit_test(rules_that_cut_are_no_difference),
         cmocka_unit_test(missing_parameters),
         cmocka_unit_test(interrupted),
         cmocka_unit_test(recorded_layers),
