@@ -185,9 +185,11 @@ int torch_tree_check(const struct ckpt_checkpoint *c, struct ckpt_err *err) {
         const struct ckpt_tensor *t = &c->tensors[i];
         const int rc = ckpt_strmap_add(&seen, t->key, i, &other);
         if (rc == -EEXIST)
-            return ckpt_fail(err, -EINVAL,
-                             "two tensors have the key \"%.*s\": one %u, one %u levels deep",
-                             CKPT_TEXT_ARGS(t->key), c->tensors[other].path.n, t->path.n);
+            return ckpt_fail(
+                err, -EINVAL,
+                "two tensors have the key \"%.*s\", one %u, one %u levels deep: save the "
+                "checkpoint with another name for one of them",
+                CKPT_TEXT_ARGS(t->key), c->tensors[other].path.n, t->path.n);
         if (rc)
             return ckpt_fail_memory(err, "comparing keys");
     }

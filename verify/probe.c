@@ -76,7 +76,10 @@ static int probe_seeded(struct ckpt_verification *v, const struct ckpt_plan *pla
         ckpt_reason_set(&r->reason, "what the source computes is not finite: nothing to compare "
                                     "with; its bytes are checked");
     } else if (r->status == CKPT_STATUS_DIFF)
-        ckpt_reason_set(&r->reason, "the served bytes do not compute what the source computes");
+        ckpt_reason_set(&r->reason, "the served bytes do not compute what the source computes%s",
+                        v->model->ncast ? "; it may be the rounding of the cast, which atol= and "
+                                          "rtol= can allow for"
+                                        : "");
     return 0;
 }
 

@@ -340,6 +340,20 @@ static void references_of_no_use(void **state) {
     expect_reference("output.0", "outpot.0", "PASS", "no output.0");
 }
 
+/* Half of the bits are gone: a DIFF that says what it may come from. */
+static void a_cast_beyond_the_tolerance(void **state) {
+    (void)state;
+    const struct ckpt_adapt_options bf16 = {.cast = CKPT_DT_BF16};
+    struct ckpt_verify_options o = options_for(A1 "a1_full.pt");
+    cJSON *const json = verify(A1 "a1_full.pt", &bf16, &o, "DIFF");
+    assert_string_equal(string_at(json, "bytes.status"), "PASS");
+    assert_non_null(
+        strstr(string_at(cJSON_GetArrayItem(at(json, "layers"), 0), "reason"), "the cast"));
+    cJSON_Delete(json);
+    o.atol = o.rtol = 1e-2;
+    cJSON_Delete(verify(A1 "a1_full.pt", &bf16, &o, "PASS"));
+}
+
 /* What a rule of the user's cuts up is another module's: no DIFF of this one. */
 static void rules_that_cut_are_no_difference(void **state) {
     (void)state;
@@ -533,6 +547,7 @@ int main(void) {
         cmocka_unit_test(graphs_and_references_that_fail),
         cmocka_unit_test(references_of_no_use),
         cmocka_unit_test(rules_that_cut_are_no_difference),
+        cmocka_unit_test(a_cast_beyond_the_tolerance),
         cmocka_unit_test(missing_parameters),
         cmocka_unit_test(interrupted),
         cmocka_unit_test(recorded_layers),
