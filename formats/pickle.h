@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "formats/globals.h"
+#include "formats/blob.h"
 #include "formats/value.h"
 
 /* Kinds of values that only readers of pickles know. None is left in what a checkpoint shows. */
@@ -18,7 +19,11 @@ enum ckpt_pickle_kind {
     CKPT_PICKLE_STORAGE = CKPT_VALUE_FORMAT, /* .format: struct torch_storage */
     CKPT_PICKLE_TENSOR,                      /* .format: struct torch_tensor */
     CKPT_PICKLE_NUMPY_DTYPE,                 /* .format: struct numpy_dtype */
+    CKPT_PICKLE_LEFT_BYTES, /* .text: bytes of the stream whose content is only in the file */
 };
+
+/* Byte strings so long may be left in the file: ckpt_pickle_hooks.left_blob. */
+#define CKPT_PICKLE_LONG_BYTES 65536u
 
 struct ckpt_pickle_hooks {
     void *user;
@@ -29,6 +34,10 @@ struct ckpt_pickle_hooks {
      * they hold none. NULL: such calls stay opaque. */
     int (*nested_storage)(void *user, struct ckpt_text bytes, struct ckpt_value **out,
                           struct ckpt_err *err);
+    /* Not NULL: the stream lacks the content of long byte strings (ckpt_pickle_copy). Makes a blob
+     * of one of them. */
+    int (*left_blob)(void *user, struct ckpt_text bytes, const char *name, struct ckpt_blob **out,
+                     struct ckpt_err *err);
     /* Counts the classes and functions that the stream names. NULL: they are not counted. */
     struct ckpt_globals *globals;
 };
@@ -37,6 +46,11 @@ struct ckpt_pickle_hooks {
  * and touches only the stream, so that it may run under the SIGBUS guard. Returns 0 if the stream
  * ends, or holds an unknown opcode, before a STOP. */
 size_t ckpt_pickle_length(const uint8_t *bytes, size_t n);
+
+/* Copies the first pickle in [from, from + n) to the same places of `to`, but not the content of
+ * long byte strings; ends behind the opcode that is malformed, and once more than `most` bytes are
+ * copied. Returns how many were. May run under the SIGBUS guard. */
+size_t ckpt_pickle_copy(uint8_t *to, const uint8_t *from, size_t n, size_t most);
 
 /*
  * Runs the first pickle in [bytes, bytes + n). *consumed is where it ends; what follows is not

@@ -103,21 +103,29 @@ static const char *take_fortran_order(struct pickle_vm *vm, struct torch_tensor 
     return NULL;
 }
 
-static const char *take_bytes(struct pickle_vm *vm, struct torch_tensor *t, struct ckpt_text data) {
+#define BLOB_NAME "numpy array"
+
+static int make_blob(struct pickle_vm *vm, const struct ckpt_value *data, struct ckpt_blob **out) {
+    struct ckpt_err ignored; /* out of memory is all that can happen */
+    return data->kind == CKPT_PICKLE_LEFT_BYTES
+               ? vm->hooks->left_blob(vm->hooks->user, data->text, BLOB_NAME, out, &ignored)
+               : ckpt_blob_owned(vm->arena, data->text.s, data->text.n, BLOB_NAME, out, &ignored);
+}
+
+static const char *take_bytes(struct pickle_vm *vm, struct torch_tensor *t,
+                              const struct ckpt_value *data) {
     uint64_t count, bytes;
     if (!ckpt_shape_count(t->shape, t->ndim, &count) ||
-        !ckpt_dtype_bytes(t->dtype, count, &bytes) || bytes != data.n)
+        !ckpt_dtype_bytes(t->dtype, count, &bytes) || bytes != data->text.n)
         return "a numpy array whose bytes do not fill its shape";
     struct torch_record *record = ckpt_arena_alloc(vm->arena, sizeof *record);
     struct torch_storage *s = ckpt_arena_alloc(vm->arena, sizeof *s);
-    struct ckpt_err err;
-    if (!record || !s ||
-        ckpt_blob_owned(vm->arena, data.s, data.n, "numpy array", &record->blob, &err) != 0)
+    if (!record || !s || make_blob(vm, data, &record->blob) != 0)
         return "out of memory";
-    record->key = CKPT_TEXT("numpy array");
-    record->nbytes = data.n;
+    record->key = CKPT_TEXT(BLOB_NAME);
+    record->nbytes = bytes;
     *s = (struct torch_storage){
-        .record = record, .cls = "numpy.ndarray", .dtype = t->dtype, .nbytes = data.n};
+        .record = record, .cls = "numpy.ndarray", .dtype = t->dtype, .nbytes = bytes};
     t->storage = s;
     return NULL;
 }
@@ -125,7 +133,7 @@ static const char *take_bytes(struct pickle_vm *vm, struct torch_tensor *t, stru
 /* Gives t its content. */
 static const char *fill_array(struct pickle_vm *vm, struct torch_tensor *t,
                               const struct ckpt_value *shape, const struct numpy_dtype *dtype,
-                              bool fortran, struct ckpt_text data) {
+                              bool fortran, const struct ckpt_value *data) {
     t->dtype = dtype->dtype;
     const char *wrong = take_shape(vm, t, shape);
     if (!wrong)
@@ -166,11 +174,11 @@ static int build_array(struct pickle_vm *vm, struct ckpt_value *target,
             become_opaque(target);
         return rc;
     }
-    if (item[3]->kind != CKPT_VALUE_BYTES && item[3]->kind != CKPT_VALUE_STR) {
+    if (!pickle_is_bytes(item[3]) && item[3]->kind != CKPT_VALUE_STR) {
         t->error = "a numpy array whose content is not bytes";
         return 0;
     }
-    t->error = fill_array(vm, t, item[0], dtype, is_true(item[2]), item[3]->text);
+    t->error = fill_array(vm, t, item[0], dtype, is_true(item[2]), item[3]);
     return 0;
 }
 
@@ -195,14 +203,14 @@ static int call_frombuffer(struct pickle_vm *vm, const struct ckpt_value *args,
                            struct ckpt_value **out) {
     const struct ckpt_value *data = pickle_arg_at(args, 0), *order = pickle_arg_at(args, 3);
     const struct numpy_dtype *dtype = as_dtype(pickle_arg_at(args, 1));
-    if (!pickle_is(data, CKPT_VALUE_BYTES) || !dtype || dtype->dtype == CKPT_DT_NONE)
+    if (!pickle_is_bytes(data) || !dtype || dtype->dtype == CKPT_DT_NONE)
         return 0;
     const int rc = call_reconstruct(vm, args, out);
     if (rc)
         return rc;
     struct torch_tensor *t = (*out)->format;
     const bool fortran = pickle_is(order, CKPT_VALUE_STR) && ckpt_text_is(order->text, "F");
-    t->error = fill_array(vm, t, pickle_arg_at(args, 2), dtype, fortran, data->text);
+    t->error = fill_array(vm, t, pickle_arg_at(args, 2), dtype, fortran, data);
     return 0;
 }
 

@@ -106,7 +106,7 @@ static int call_bytes(struct pickle_vm *vm, const struct ckpt_value *args,
     struct ckpt_value *from = pickle_arg_at(args, 0);
     if (!from)
         return pickle_make_bytes(vm, CKPT_TEXT(""), out);
-    if (from->kind != CKPT_VALUE_BYTES)
+    if (!pickle_is_bytes(from))
         return call_encode(vm, args, out);
     *out = from;
     return 0;

@@ -259,7 +259,7 @@ static int call_unknown_rebuild(struct pickle_vm *vm, const struct ckpt_value *a
 static int call_load_from_bytes(struct pickle_vm *vm, const struct ckpt_value *args,
                                 struct ckpt_value **out) {
     const struct ckpt_value *bytes = pickle_arg_at(args, 0);
-    if (!pickle_is(bytes, CKPT_VALUE_BYTES) || !vm->hooks || !vm->hooks->nested_storage)
+    if (!pickle_is_bytes(bytes) || !vm->hooks || !vm->hooks->nested_storage)
         return 0;
     vm->nested_bytes += bytes->text.n;
     if (vm->nested_bytes > vm->in.n)

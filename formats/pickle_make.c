@@ -56,6 +56,13 @@ int pickle_make_bytes(struct pickle_vm *vm, struct ckpt_text t, struct ckpt_valu
     return rc;
 }
 
+int pickle_make_left_bytes(struct pickle_vm *vm, struct ckpt_text t, struct ckpt_value **out) {
+    const int rc = pickle_make_object(vm, CKPT_PICKLE_LEFT_BYTES, out);
+    if (rc == 0)
+        (*out)->text = t;
+    return rc;
+}
+
 /* A surrogate encoded as if it were a character: ED A0..BF 80..BF. */
 static bool is_surrogate(const unsigned char *p, size_t n) {
     return n >= 3 && p[0] == 0xed && (p[1] & 0xe0) == 0xa0 && (p[2] & 0xc0) == 0x80;

@@ -29,6 +29,8 @@ int pickle_make_int(struct pickle_vm *vm, int64_t i, struct ckpt_value **out) CK
 int pickle_make_float(struct pickle_vm *vm, double f, struct ckpt_value **out) CKPT_CHECKED;
 int pickle_make_bytes(struct pickle_vm *vm, struct ckpt_text t,
                       struct ckpt_value **out) CKPT_CHECKED; /* refers to t */
+int pickle_make_left_bytes(struct pickle_vm *vm, struct ckpt_text t,
+                           struct ckpt_value **out) CKPT_CHECKED;
 /* UTF-8 with surrogates allowed, else an error. Copies. */
 int pickle_make_str(struct pickle_vm *vm, struct ckpt_text t, struct ckpt_value **out) CKPT_CHECKED;
 /* A list, tuple or set of n items (copied pointers). */
@@ -89,6 +91,11 @@ bool pickle_is_plain_class(struct ckpt_text cls);
 
 static inline bool pickle_is(const struct ckpt_value *v, int kind) {
     return v && v->kind == kind;
+}
+
+/* Bytes, wherever their content is. */
+static inline bool pickle_is_bytes(const struct ckpt_value *v) {
+    return pickle_is(v, CKPT_VALUE_BYTES) || pickle_is(v, CKPT_PICKLE_LEFT_BYTES);
 }
 
 static inline bool pickle_is_seq(const struct ckpt_value *v) {

@@ -34,6 +34,7 @@ static const char *kind_name(const struct ckpt_value *v) {
         [CKPT_PICKLE_STORAGE] = "a storage",
         [CKPT_PICKLE_TENSOR] = "a tensor",
         [CKPT_PICKLE_NUMPY_DTYPE] = "a numpy dtype",
+        [CKPT_PICKLE_LEFT_BYTES] = "bytes",
     };
     return v->kind < sizeof names / sizeof *names && names[v->kind] ? names[v->kind] : "a value";
 }

@@ -90,3 +90,32 @@ size_t ckpt_pickle_length(const uint8_t *bytes, size_t n) {
             return in.pos;
     }
 }
+
+#define MALFORMED_MAX 64 /* bytes of a malformed opcode that the machine may look at */
+
+/* Bytes at the end of the opcode that need not be copied. */
+static size_t content_left(uint8_t code, const struct pickle_arg *arg) {
+    const bool is_bytes = code == 'B' || code == 0x8e || code == 0x96;
+    return is_bytes && arg->text.n >= CKPT_PICKLE_LONG_BYTES ? arg->text.n : 0;
+}
+
+size_t ckpt_pickle_copy(uint8_t *to, const uint8_t *from, size_t n, size_t most) {
+    struct ckpt_buf in = {.p = from, .n = n};
+    size_t copied = 0;
+    while (copied <= most) {
+        const size_t at = in.pos;
+        const uint8_t code = ckpt_buf_u8(&in);
+        const struct pickle_op *op = &ckpt_pickle_ops[code];
+        struct pickle_arg arg;
+        bool negative;
+        const bool sound =
+            !in.failed && op->name && pickle_read_arg(&in, op->arg, &arg, &negative) && !negative;
+        const size_t rest = n - at < MALFORMED_MAX ? n - at : MALFORMED_MAX;
+        const size_t length = sound ? in.pos - at - content_left(code, &arg) : rest;
+        memcpy(to + at, from + at, length);
+        copied += length;
+        if (!sound || code == '.')
+            break;
+    }
+    return copied;
+}

@@ -215,7 +215,9 @@ static int op_binunicode(struct pickle_vm *vm, const struct pickle_arg *arg) {
 
 static int op_binbytes(struct pickle_vm *vm, const struct pickle_arg *arg) {
     struct ckpt_value *v = NULL;
-    return push_new(vm, pickle_make_bytes(vm, arg->text, &v), &v);
+    const bool is_left = vm->hooks && vm->hooks->left_blob && arg->text.n >= CKPT_PICKLE_LONG_BYTES;
+    return push_new(vm, (is_left ? pickle_make_left_bytes : pickle_make_bytes)(vm, arg->text, &v),
+                    &v);
 }
 
 /* --- containers ------------------------------------------------------------------------------ */

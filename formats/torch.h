@@ -59,6 +59,7 @@ struct torch_reader {
     struct torch_record **records;
     size_t nrecords, cap;
     bool big_endian;
+    const uint8_t *copy; /* plain pickles: what was copied of the file (torch_pickle.c), or NULL */
     /* Where a record that the pickle names for the first time has its bytes: sets blob or error. */
     int (*locate)(struct torch_reader *r, struct torch_record *record, struct ckpt_err *err);
     void *container;
@@ -149,6 +150,9 @@ int torch_module_read(struct torch_walk *w, struct ckpt_value *module) CKPT_CHEC
  * new; what it makes of storages outlives the call. */
 int torch_zip_object(struct torch_reader *r, uint64_t offset, uint64_t size,
                      struct ckpt_value **root, struct ckpt_err *err) CKPT_CHECKED;
+
+/* torch_pickle.c: whether the text is a part of the copy; then *offset is its place in the file. */
+bool torch_pickle_place(const struct torch_reader *r, struct ckpt_text t, uint64_t *offset);
 
 /* torch_legacy.c: ckpt_pickle_hooks.nested_storage; user is the torch_reader. */
 int torch_legacy_nested(void *user, struct ckpt_text bytes, struct ckpt_value **out,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "formats/mapped.h"
 
 /*
  * The stream of torch.save before 1.6 (and with _use_new_zipfile_serialization=False):
@@ -19,13 +20,15 @@
 #define PROTOCOL_VERSION 1001
 #define MAGIC_BYTES_MAX 64 /* more than any protocol needs for the magic number */
 
+/* Of a file's own bytes, so a copy of them is what is looked at. */
 static bool is_magic(const uint8_t *bytes, size_t n) {
     struct ckpt_arena scratch = {0};
     struct ckpt_value *v = NULL;
+    uint8_t head[MAGIC_BYTES_MAX];
     size_t consumed;
-    const size_t head = n < MAGIC_BYTES_MAX ? n : MAGIC_BYTES_MAX;
-    const bool is = n > 2 && bytes[0] == 0x80 &&
-                    ckpt_pickle_run(bytes, head, NULL, &scratch, &consumed, &v, NULL) == 0 &&
+    const size_t most = n < sizeof head ? n : sizeof head;
+    const bool is = n > 2 && ckpt_mapped_copy(head, bytes, most, NULL) == 0 && head[0] == 0x80 &&
+                    ckpt_pickle_run(head, most, NULL, &scratch, &consumed, &v, NULL) == 0 &&
                     v->kind == CKPT_VALUE_BIGINT && ckpt_text_is(v->text, MAGIC_DIGITS);
     ckpt_arena_fini(&scratch);
     return is;
@@ -130,9 +133,15 @@ static int read_storages(struct torch_stream *s, const struct ckpt_value *keys,
     return 0;
 }
 
-static int read_stream(struct torch_stream *s, struct ckpt_value **root, struct ckpt_err *err) {
-    const struct ckpt_pickle_hooks hooks = {
-        s->r, persistent_id, s->file ? torch_legacy_nested : NULL, &s->r->c->globals};
+typedef int nested_fn(void *user, struct ckpt_text bytes, struct ckpt_value **out,
+                      struct ckpt_err *err);
+
+static int read_stream(struct torch_stream *s, nested_fn *nested, struct ckpt_value **root,
+                       struct ckpt_err *err) {
+    const struct ckpt_pickle_hooks hooks = {.user = s->r,
+                                            .persistent_id = persistent_id,
+                                            .nested_storage = nested,
+                                            .globals = &s->r->c->globals};
     struct ckpt_value *keys;
     int rc = read_head(s, err);
     if (rc == 0)
@@ -142,33 +151,37 @@ static int read_stream(struct torch_stream *s, struct ckpt_value **root, struct 
     return rc ? rc : read_storages(s, keys, err);
 }
 
-/* Bytes that are no such stream: torch would unpickle them all the same. Runs them for the list of
- * names that they hold, and for nothing else. */
-static void list_names(struct torch_reader *r, struct ckpt_text bytes) {
-    const struct ckpt_pickle_hooks none = {.globals = &r->c->globals};
-    struct ckpt_value *ignored;
-    struct ckpt_err err;
-    size_t consumed;
-    const int rc = ckpt_pickle_run((const uint8_t *)bytes.s, bytes.n, &none, &r->c->arena,
-                                   &consumed, &ignored, &err);
-    (void)rc; /* a damaged one has no more names */
+/* The stream in those bytes of a pickle: where they lie in the file, if that is known. */
+static struct torch_stream nested_stream(const struct torch_reader *outer,
+                                         struct torch_reader *inner, struct ckpt_text bytes) {
+    struct torch_stream s = {.list = "storages", .r = inner};
+    uint64_t offset;
+    if (torch_pickle_place(outer, bytes, &offset)) {
+        s.file = outer->file;
+        s.bytes = outer->file->data;
+        s.pos = (size_t)offset;
+    } else {
+        s.bytes = (const uint8_t *)bytes.s;
+    }
+    s.n = s.pos + bytes.n;
+    return s;
 }
 
+/* Bytes that are no such stream torch would unpickle all the same: they are run for the list of
+ * names that they hold, and for nothing else. */
 int torch_legacy_nested(void *user, struct ckpt_text bytes, struct ckpt_value **out,
                         struct ckpt_err *err) {
     struct torch_reader *outer = user;
     CKPT_AUTO(torch_reader)
     struct torch_reader inner = {.c = outer->c, .options = outer->options, .locate = locate_later};
-    struct torch_stream s = {
-        .list = "storages", .r = &inner, .bytes = (const uint8_t *)bytes.s, .n = bytes.n};
+    struct torch_stream s = nested_stream(outer, &inner, bytes);
     struct ckpt_value *root = NULL;
     struct ckpt_err ignored;
     (void)err;
-    if (!is_magic(s.bytes, s.n))
-        list_names(outer, bytes);
-    else if (read_stream(&s, &root, &ignored) != 0)
-        root = NULL;
-    if (root && root->kind == CKPT_PICKLE_STORAGE)
+    const int rc = is_magic(s.bytes + s.pos, s.n - s.pos)
+                       ? read_stream(&s, NULL, &root, &ignored)
+                       : torch_stream_pickle(&s, "nested bytes", NULL, &root, &ignored);
+    if (rc == 0 && root->kind == CKPT_PICKLE_STORAGE)
         *out = root; /* else the call stays opaque */
     return 0;
 }
@@ -187,7 +200,7 @@ static int read_file(struct ckpt_checkpoint *c, const char *source,
     (void)source;
     c->format = ckpt_format_torch_legacy.name;
     c->is_torch = true;
-    const int rc = read_stream(&s, &root, err);
+    const int rc = read_stream(&s, torch_legacy_nested, &root, err);
     return rc ? rc : torch_tree_read(&r, root, err);
 }
 

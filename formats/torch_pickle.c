@@ -3,12 +3,15 @@
 #include <errno.h>
 
 #include "base/cleanup.h"
-#include "formats/mapped.h"
+#include "base/guard.h"
 
 /*
  * A plain pickle: numpy arrays (Detectron2's model zoo) or tensors that were pickled without
  * torch.save, whose storages are calls of torch.storage._load_from_bytes. The whole file is the
- * pickle.
+ * pickle. Its long byte strings, which are the arrays, stay in the file and become extents of it:
+ *
+ *     file   opcodes │ bytes of an array ....................... │ opcodes
+ *     copy   opcodes │ (never touched, so no memory is behind it) │ opcodes
  */
 
 #define PROTOCOL_MAX 5
@@ -38,19 +41,50 @@ static int locate_nothing(struct torch_reader *r, struct torch_record *record,
     return 0;
 }
 
-static int read_pickle(struct torch_reader *r, struct ckpt_value **root, struct ckpt_err *err) {
-    const struct ckpt_pickle_hooks hooks = {r, NULL, torch_legacy_nested, &r->c->globals};
+bool torch_pickle_place(const struct torch_reader *r, struct ckpt_text t, uint64_t *offset) {
+    const uint8_t *at = (const uint8_t *)t.s;
+    if (!r->copy || at < r->copy || at >= r->copy + r->file->size)
+        return false;
+    *offset = (uint64_t)(at - r->copy);
+    return true;
+}
+
+static int left_blob(void *user, struct ckpt_text bytes, const char *name, struct ckpt_blob **out,
+                     struct ckpt_err *err) {
+    struct torch_reader *r = user;
+    uint64_t offset;
+    if (!torch_pickle_place(r, bytes, &offset))
+        return ckpt_fail(err, -EINVAL, "bytes that are not in the file");
+    return ckpt_blob_extent(&r->c->arena, r->file, offset, bytes.n, name, out, err);
+}
+
+static int copy_pickle(struct torch_reader *r, struct ckpt_err *err) {
     const size_t n = (size_t)r->file->size;
-    size_t consumed;
-    if (n > CKPT_LIMIT_PICKLE_BYTES)
-        return ckpt_fail(err, -E2BIG, "a plain pickle of %zu bytes, the limit is %u", n,
-                         CKPT_LIMIT_PICKLE_BYTES);
     uint8_t *copy = ckpt_arena_alloc(&r->c->arena, n);
+    volatile size_t copied = 0;
+    int rc;
     if (!copy)
         return ckpt_fail_memory(err, "reading the pickle");
-    int rc = ckpt_mapped_copy(copy, r->file->data, n, err);
+    CKPT_GUARDED(rc, copied = ckpt_pickle_copy(copy, r->file->data, n, CKPT_LIMIT_PICKLE_BYTES));
+    if (rc)
+        return ckpt_fail(err, rc, "the file shrank while it was read");
+    if (copied > CKPT_LIMIT_PICKLE_BYTES)
+        return ckpt_fail(err, -E2BIG, "a pickle of more than %u bytes, arrays not counted",
+                         CKPT_LIMIT_PICKLE_BYTES);
+    r->copy = copy;
+    return 0;
+}
+
+static int read_pickle(struct torch_reader *r, struct ckpt_value **root, struct ckpt_err *err) {
+    const struct ckpt_pickle_hooks hooks = {.user = r,
+                                            .nested_storage = torch_legacy_nested,
+                                            .left_blob = left_blob,
+                                            .globals = &r->c->globals};
+    const size_t n = (size_t)r->file->size;
+    size_t consumed;
+    int rc = copy_pickle(r, err);
     if (rc == 0)
-        rc = ckpt_pickle_run(copy, n, &hooks, &r->c->arena, &consumed, root, err);
+        rc = ckpt_pickle_run(r->copy, n, &hooks, &r->c->arena, &consumed, root, err);
     if (rc == 0 && consumed != n)
         return ckpt_fail(
             err, -EINVAL,

@@ -95,6 +95,10 @@ int torch_scan(struct ckpt_arena *a, struct ckpt_value *v, unsigned depth, enum 
         become_opaque(v, "numpy.dtype");
         v->depth = 0;
         return 0;
+    case CKPT_PICKLE_LEFT_BYTES: /* too long to be shown, and nobody took them */
+        become_opaque(v, "bytes");
+        v->depth = 0;
+        return 0;
     case CKPT_VALUE_STR:
     case CKPT_VALUE_BYTES:
     case CKPT_VALUE_BIGINT:

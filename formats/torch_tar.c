@@ -260,8 +260,10 @@ static int persistent_id(void *user, const struct ckpt_value *id, struct ckpt_va
 }
 
 static int read_object(struct archive *a, struct ckpt_value **root) {
-    const struct ckpt_pickle_hooks hooks = {a->r, persistent_id, torch_legacy_nested,
-                                            &a->r->c->globals};
+    const struct ckpt_pickle_hooks hooks = {.user = a->r,
+                                            .persistent_id = persistent_id,
+                                            .nested_storage = torch_legacy_nested,
+                                            .globals = &a->r->c->globals};
     return torch_stream_pickle(&a->in, "the object", &hooks, root, a->err);
 }
 

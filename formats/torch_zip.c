@@ -170,7 +170,10 @@ static int read_byte_order(struct torch_reader *r, const struct container *z,
 
 static int read_pickle(struct torch_reader *r, const struct container *z, struct ckpt_value **root,
                        struct ckpt_err *err) {
-    const struct ckpt_pickle_hooks hooks = {r, persistent_id, torch_legacy_nested, &r->c->globals};
+    const struct ckpt_pickle_hooks hooks = {.user = r,
+                                            .persistent_id = persistent_id,
+                                            .nested_storage = torch_legacy_nested,
+                                            .globals = &r->c->globals};
     const struct ckpt_zip_entry *e = find(r, z, "data.pkl", CKPT_TEXT(""));
     struct ckpt_text bytes;
     size_t consumed;
