@@ -124,10 +124,12 @@ const char *ckpt_global_danger(struct ckpt_text module, struct ckpt_text name) {
     return NULL;
 }
 
-/* Storage classes and dtypes are arguments, not calls, and so are in no table of calls. */
+/* Storage and tensor classes and dtypes are arguments, not calls, and so are in no table of calls.
+ */
 static bool is_torch_data(struct ckpt_text module, struct ckpt_text name) {
     return (is_in(module, "torch") && ckpt_text_ends(name, "Storage")) ||
-           (ckpt_text_is(module, "torch") && ckpt_dtype_by_torch(name) != CKPT_DT_NONE) ||
+           (ckpt_text_is(module, "torch") &&
+            (ckpt_text_ends(name, "Tensor") || ckpt_dtype_by_torch(name) != CKPT_DT_NONE)) ||
            (ckpt_text_is(module, "numpy") && ckpt_text_is(name, "ndarray"));
 }
 

@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -81,6 +82,10 @@ def test_dangers(folder):
     text = piped(fixture("pt", "evil_system_in_dict.pt"))
     assert re.search(r"^  dangerous +os\.system +1 call +runs commands and changes files$", text, re.M), text
     assert "1 suspicious call kept inert, never executed: os.system" in text, text
+    shutil.copy(fixture("pt", "evil_system_in_dict.pt"), os.path.join(folder, "part.bin"))
+    with open(os.path.join(folder, "pytorch_model.bin.index.json"), "w") as f:
+        json.dump({"metadata": {}, "weight_map": {"w": "part.bin"}}, f)
+    assert piped(folder).count("suspicious") == 1, "the names of all shards count, once"
 
 
 def test_widths(folder):
