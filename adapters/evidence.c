@@ -99,7 +99,10 @@ static int gather(struct ckpt_build *b, struct modules *m) {
         m->of_item[i] = at;
     }
     m->decision = ckpt_arena_array(a, m->n, sizeof *m->decision);
-    return m->decision ? 0 : ckpt_fail_memory(b->err, "looking at the modules");
+    if (!m->decision)
+        return ckpt_fail_memory(b->err, "looking at the modules");
+    const struct ckpt_graph *graph = b->options->graph ? b->options->graph : c->graph;
+    return graph ? ckpt_survey_graph(b, graph, m->facts, &by_path) : 0;
 }
 
 /* -o kind=: the last one that matches a module wins. */
@@ -152,6 +155,10 @@ static int conv1d_names(struct ckpt_build *b, const struct modules *m, struct ck
     return 0;
 }
 
+/* Between the option and the name, strongest first. */
+static bool (*const rungs[])(const struct ckpt_facts *f, struct ckpt_decision *d) = {
+    ckpt_evidence_graph, ckpt_evidence_class, ckpt_evidence_structure};
+
 static int decide(struct ckpt_build *b, struct modules *m) {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < b->options->nkind; i++)
@@ -159,8 +166,8 @@ static int decide(struct ckpt_build *b, struct modules *m) {
     if (rc)
         return rc;
     for (size_t i = 0; i < m->n; i++)
-        if (!m->decision[i].kind && !ckpt_evidence_class(&m->facts[i], &m->decision[i]))
-            ckpt_evidence_structure(&m->facts[i], &m->decision[i]);
+        for (size_t r = 0; !m->decision[i].kind && r < sizeof rungs / sizeof rungs[0]; r++)
+            rungs[r](&m->facts[i], &m->decision[i]);
     CKPT_AUTO(strmap) struct ckpt_strmap conv1d = {0};
     rc = conv1d_names(b, m, &conv1d);
     for (size_t i = 0; rc == 0 && i < m->n; i++) {

@@ -1,4 +1,4 @@
-/* Classes of whole-module pickles whose tensors we know: the second rung of the evidence. */
+/* Classes of modules whose tensors we know, as whole-module pickles and graphs name them. */
 #include <string.h>
 
 #include "adapters/evidence.h"
@@ -52,16 +52,20 @@ static bool is_class(struct ckpt_text cls, const char *row) {
     return row[0] == '*' ? ckpt_text_ends(cls, row + 1) : ckpt_text_is(cls, row);
 }
 
-bool ckpt_evidence_class(const struct ckpt_facts *f, struct ckpt_decision *d) {
-    if (!f->record)
-        return false;
+bool ckpt_kind_of_class(struct ckpt_text cls, struct ckpt_decision *d) {
     for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++) {
-        if (!is_class(f->record->cls, classes[i].cls))
+        if (!is_class(cls, classes[i].cls))
             continue;
         d->kind = classes[i].kind;
         d->rule_kind = classes[i].rule_kind;
-        d->decided_by = "class";
         return true;
     }
     return false;
+}
+
+bool ckpt_evidence_class(const struct ckpt_facts *f, struct ckpt_decision *d) {
+    if (!f->record || !ckpt_kind_of_class(f->record->cls, d))
+        return false;
+    d->decided_by = "class";
+    return true;
 }

@@ -41,7 +41,9 @@ struct ckpt_adapt_options {
     const char *const *exclude;
     size_t nexclude;
     const char *rules; /* path of a rule file or NULL */
-    bool strict;       /* warnings are errors */
+    const struct ckpt_graph
+        *graph;  /* evidence of what the modules are; NULL: the checkpoint's own */
+    bool strict; /* warnings are errors */
 };
 
 /* One operation on a tensor's shape as a rule asked for it, never simplified. The walk says the
@@ -104,7 +106,8 @@ struct ckpt_adapted {
     struct {
         struct ckpt_text path; /* of the module in the PyTorch names before map and renumbering */
         const char *kind; /* "linear", "norm", "conv" ... of the kinds in DESIGN; NULL unknown */
-        const char *decided_by; /* "option", "class", "structure", "name", "default"; NULL */
+        const char
+            *decided_by; /* "option", "graph", "class", "structure", "name", "default"; NULL */
         const struct ckpt_module *record; /* class and attributes, where the file has them */
     } module;
     struct ckpt_text torch_key; /* the PyTorch name inside the model: after root and prefix, before

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
+#include "formats/graph.h"
 #include "formats/unknown.h"
 
 /* Asked in this order; each recognises its kind by content. safetensors comes first, because its
@@ -272,6 +273,7 @@ void ckpt_checkpoint_close(struct ckpt_checkpoint *c) {
     for (size_t i = 0; i < c->nfiles; i++)
         ckpt_file_close(c->files[i]);
     ckpt_globals_fini(&c->globals);
+    ckpt_graph_free(c->graph);
     ckpt_arena_fini(&c->arena);
     free(c);
 }

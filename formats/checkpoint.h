@@ -41,6 +41,8 @@ struct ckpt_pair {
     struct ckpt_text key, value;
 };
 
+struct ckpt_graph;
+
 struct ckpt_checkpoint {
     const char *format; /* "safetensors", "safetensors-sharded", "torch-zip", "torch-legacy"... */
     const char *name;   /* base name of the source */
@@ -68,6 +70,7 @@ struct ckpt_checkpoint {
     struct ckpt_globals globals; /* what the pickles name */
     struct ckpt_pair *metadata;  /* safetensors' __metadata__ */
     size_t nmetadata;
+    struct ckpt_graph *graph; /* what the model computes (formats/graph.h), of a .pt2; or NULL */
 
     struct ckpt_arena arena;
 };

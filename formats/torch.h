@@ -14,6 +14,7 @@
 #include "base/strmap.h"
 #include "formats/checkpoint.h"
 #include "formats/pickle.h"
+#include "formats/zip.h"
 
 /* Bytes under a key: a ZIP entry, a run of a legacy stream, bytes of the pickle itself. */
 struct torch_record {
@@ -70,6 +71,10 @@ struct torch_reader {
  * wrong with the storage itself is kept in it. */
 int torch_storage_from_id(struct torch_reader *r, const struct ckpt_value *id, bool with_view,
                           struct ckpt_value **out, struct ckpt_err *err) CKPT_CHECKED;
+/* A record of that key, which must be new; its bytes are still to be found. */
+int torch_record_add(struct torch_reader *r, struct ckpt_text key, uint64_t nbytes,
+                     uint64_t element, struct torch_record **out,
+                     struct ckpt_err *err) CKPT_CHECKED;
 void torch_reader_fini(struct torch_reader *r);
 #define ckpt_auto_torch_reader torch_reader_fini
 /* A storage of that class and element count (values of the pickle) over the record of that key. */
@@ -150,6 +155,9 @@ int torch_module_read(struct torch_walk *w, struct ckpt_value *module) CKPT_CHEC
  * new; what it makes of storages outlives the call. */
 int torch_zip_object(struct torch_reader *r, uint64_t offset, uint64_t size,
                      struct ckpt_value **root, struct ckpt_err *err) CKPT_CHECKED;
+/* What the entry "byteorder" says. */
+int torch_zip_byte_order(const struct ckpt_zip *zip, const struct ckpt_zip_entry *e,
+                         struct ckpt_arena *a, bool *big_endian, struct ckpt_err *err) CKPT_CHECKED;
 
 /* torch_pickle.c: whether the text is a part of the copy; then *offset is its place in the file. */
 bool torch_pickle_place(const struct torch_reader *r, struct ckpt_text t, uint64_t *offset);

@@ -40,8 +40,8 @@ static const struct storage_class *find_class(const struct ckpt_value *global) {
     return NULL;
 }
 
-static int add_record(struct torch_reader *r, struct ckpt_text key, uint64_t nbytes,
-                      uint64_t element, struct torch_record **out, struct ckpt_err *err) {
+int torch_record_add(struct torch_reader *r, struct ckpt_text key, uint64_t nbytes,
+                     uint64_t element, struct torch_record **out, struct ckpt_err *err) {
     if (r->nrecords == r->cap) {
         const size_t cap = r->cap ? r->cap * 2 : 64;
         struct torch_record **p = reallocarray(r->records, cap, sizeof *p);
@@ -56,15 +56,17 @@ static int add_record(struct torch_reader *r, struct ckpt_text key, uint64_t nby
     *record = (struct torch_record){.key = key, .nbytes = nbytes, .element = element};
     r->records[r->nrecords++] = record;
     *out = record;
-    return r->locate(r, record, err);
+    return 0;
 }
 
 /* The record of a key; made at its first mention. */
 static int find_record(struct torch_reader *r, struct ckpt_text key, uint64_t nbytes,
                        uint64_t element, struct torch_record **out, struct ckpt_err *err) {
     const size_t i = ckpt_strmap_get(&r->by_key, key);
-    if (i == CKPT_STRMAP_ABSENT)
-        return add_record(r, key, nbytes, element, out, err);
+    if (i == CKPT_STRMAP_ABSENT) {
+        const int rc = torch_record_add(r, key, nbytes, element, out, err);
+        return rc ? rc : r->locate(r, *out, err);
+    }
     *out = r->records[i];
     return 0;
 }

@@ -5,6 +5,7 @@
 
 #include "base/cleanup.h"
 #include "formats/torch_script.h"
+#include "formats/pt2.h"
 #include "formats/zip.h"
 
 /*
@@ -89,21 +90,8 @@ static int find_root(struct container *z, struct ckpt_err *err) {
     return 0;
 }
 
-static bool any_entry_ends(const struct ckpt_zip *zip, const char *ending) {
-    for (size_t i = 0; i < zip->nentries; i++)
-        if (ckpt_text_ends(zip->entry[i].name, ending))
-            return true;
-    return false;
-}
-
 /* What the archive is that is no checkpoint of torch.save. */
-static int fail_kind(const struct container *z, struct ckpt_err *err) {
-    if (any_entry_ends(&z->zip, "archive_format") ||
-        any_entry_ends(&z->zip, "serialized_exported_program.json"))
-        return ckpt_fail(
-            err, -ENOTSUP,
-            "a torch.export archive (.pt2): not supported yet; save the state dict with "
-            "torch.save or safetensors");
+static int fail_kind(struct ckpt_err *err) {
     return ckpt_fail(
         err, -EINVAL,
         "not a checkpoint: the ZIP archive has no FOLDER/data.pkl, which torch.save writes");
@@ -111,7 +99,7 @@ static int fail_kind(const struct container *z, struct ckpt_err *err) {
 
 static int check_kind(struct torch_reader *r, struct container *z, struct ckpt_err *err) {
     if (!z->root.s)
-        return fail_kind(z, err);
+        return fail_kind(err);
     z->is_script = find(r, z, "constants.pkl", CKPT_TEXT(""));
     if (z->is_script)
         r->c->format = "torchscript";
@@ -153,19 +141,22 @@ static int persistent_id(void *user, const struct ckpt_value *id, struct ckpt_va
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
+int torch_zip_byte_order(const struct ckpt_zip *zip, const struct ckpt_zip_entry *e,
+                         struct ckpt_arena *a, bool *big_endian, struct ckpt_err *err) {
+    struct ckpt_text text;
+    const int rc = ckpt_zip_read(zip, e, 64, a, &text, err);
+    if (rc)
+        return rc;
+    *big_endian = ckpt_text_is(text, "big");
+    if (!*big_endian && !ckpt_text_is(text, "little"))
+        return ckpt_fail(err, -EINVAL, "unknown byte order \"%.*s\"", CKPT_TEXT_ARGS(text));
+    return 0;
+}
+
 static int read_byte_order(struct torch_reader *r, const struct container *z,
                            struct ckpt_err *err) {
     const struct ckpt_zip_entry *e = find(r, z, "byteorder", CKPT_TEXT(""));
-    struct ckpt_text text;
-    if (!e)
-        return 0;
-    const int rc = ckpt_zip_read(&z->zip, e, 64, &r->c->arena, &text, err);
-    if (rc)
-        return rc;
-    r->big_endian = ckpt_text_is(text, "big");
-    if (!r->big_endian && !ckpt_text_is(text, "little"))
-        return ckpt_fail(err, -EINVAL, "unknown byte order \"%.*s\"", CKPT_TEXT_ARGS(text));
-    return 0;
+    return e ? torch_zip_byte_order(&z->zip, e, &r->c->arena, &r->big_endian, err) : 0;
 }
 
 static int read_pickle(struct torch_reader *r, const struct container *z, struct ckpt_value **root,
@@ -188,11 +179,7 @@ static int read_pickle(struct torch_reader *r, const struct container *z, struct
 
 static int read_container(struct torch_reader *r, struct container *z, struct ckpt_err *err) {
     struct ckpt_value *root;
-    int rc = ckpt_zip_open(r->file, &r->c->arena, &z->zip, err);
-    if (rc == 0)
-        rc = find_root(z, err);
-    if (rc == 0)
-        rc = check_kind(r, z, err);
+    int rc = check_kind(r, z, err);
     if (rc == 0)
         rc = read_byte_order(r, z, err);
     if (rc == 0)
@@ -202,14 +189,18 @@ static int read_container(struct torch_reader *r, struct container *z, struct ck
     return rc ? rc : torch_tree_read(r, root, err);
 }
 
+static int open_container(struct torch_reader *r, struct container *z, uint64_t offset,
+                          uint64_t size, struct ckpt_err *err) {
+    const int rc = ckpt_zip_open_range(r->file, offset, size, &r->c->arena, &z->zip, err);
+    return rc ? rc : find_root(z, err);
+}
+
 int torch_zip_object(struct torch_reader *r, uint64_t offset, uint64_t size,
                      struct ckpt_value **root, struct ckpt_err *err) {
     CKPT_AUTO(container) struct container z = {0};
     r->locate = locate;
     r->container = &z;
-    int rc = ckpt_zip_open_range(r->file, offset, size, &r->c->arena, &z.zip, err);
-    if (rc == 0)
-        rc = find_root(&z, err);
+    int rc = open_container(r, &z, offset, size, err);
     if (rc == 0)
         rc = check_kind(r, &z, err);
     if (rc == 0)
@@ -223,9 +214,15 @@ static int read_file(struct ckpt_checkpoint *c, const char *source,
     CKPT_AUTO(torch_reader)
     struct torch_reader r = {
         .c = c, .options = options, .file = c->files[0], .locate = locate, .container = &z};
+    struct ckpt_text export_root;
     (void)source;
     c->format = ckpt_format_torch_zip.name;
     c->is_torch = true;
+    const int rc = open_container(&r, &z, 0, r.file->size, err);
+    if (rc)
+        return rc;
+    if (!z.root.s && ckpt_pt2_root(&z.zip, &export_root))
+        return ckpt_pt2_read(c, options, &z.zip, export_root, err);
     return read_container(&r, &z, err);
 }
 

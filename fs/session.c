@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "formats/graph.h"
 #include "fs/files.h"
 
 struct file_kind {
@@ -101,6 +102,7 @@ static int build_tree(struct ckpt_session *s, struct ckpt_err *err) {
 
 static int open_session(struct ckpt_session *s, const char *source, struct ckpt_err *err) {
     const struct ckpt_options *o = s->options;
+    struct ckpt_adapt_options adapt = o->adapt;
     s->source = ckpt_options_absolute(&s->arena, source);
     if (!s->source)
         return ckpt_fail_memory(err, "opening the checkpoint");
@@ -109,7 +111,10 @@ static int open_session(struct ckpt_session *s, const char *source, struct ckpt_
     atomic_store(&s->verify_status, CKPT_STATUS_PENDING);
     int rc = ckpt_checkpoint_open(s->source, &o->open, &s->checkpoint, err);
     if (rc == 0)
-        rc = ckpt_model_build(s->checkpoint, &o->adapt, &s->model, err);
+        rc = ckpt_session_open_graph(s, err);
+    adapt.graph = s->graph;
+    if (rc == 0)
+        rc = ckpt_model_build(s->checkpoint, &adapt, &s->model, err);
     if (rc == 0)
         rc = ckpt_model_build_source(s->checkpoint, &s->source_tree, err);
     if (rc < 0)
@@ -158,6 +163,7 @@ void ckpt_session_close(struct ckpt_session *s) {
     ckpt_str_fini(&s->summary);
     ckpt_model_free(s->source_tree);
     ckpt_model_free(s->model);
+    ckpt_graph_free(s->graph);
     ckpt_checkpoint_close(s->checkpoint);
     ckpt_arena_fini(&s->arena);
     free(s);

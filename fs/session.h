@@ -18,6 +18,7 @@ struct ckpt_session {
     const struct ckpt_options *options;
     const char *source; /* absolute path */
     struct ckpt_checkpoint *checkpoint;
+    struct ckpt_graph *graph;       /* beside the source; NULL: none, or the checkpoint's own */
     struct ckpt_model *model;       /* adapted */
     struct ckpt_model *source_tree; /* unadapted: what .source/ shows */
     struct ckpt_reader *reader;     /* NULL until ckpt_session_start */
@@ -53,6 +54,9 @@ static inline void ckpt_auto_session(struct ckpt_session **s) {
 /* Runs the checker (the text of verify.json without its padding). */
 int ckpt_session_verify(struct ckpt_session *s, const atomic_bool *cancel, struct ckpt_str *report,
                         enum ckpt_status *status, struct ckpt_err *err) CKPT_CHECKED;
+
+/* session_graph.c: fills graph. */
+int ckpt_session_open_graph(struct ckpt_session *s, struct ckpt_err *err) CKPT_CHECKED;
 
 /* For the files that make up the tree: */
 

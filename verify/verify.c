@@ -3,6 +3,7 @@
 
 #include <cblas.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -32,7 +33,7 @@ static void start_exec(struct ckpt_verification *v) {
 
 static bool sidecar_exists(const char *source, const char *ending) {
     CKPT_AUTO(free) char *path = ckpt_reference_sidecar(source, ending);
-    return path && access(path, F_OK) == 0;
+    return path && strcmp(path, source) != 0 && access(path, F_OK) == 0;
 }
 
 /* A graph that the user names, or that lies beside the source, deserves an answer; a chain is the
