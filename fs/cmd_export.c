@@ -25,7 +25,7 @@ static void catch (int signal) {
 
 static void catch_signals(void) {
     const struct sigaction action = {.sa_handler = catch}; /* no SA_RESTART: writes end early */
-    const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+    const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ};
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
         sigaction(signals[i], &action, NULL);
 }
@@ -63,6 +63,8 @@ static int write_all(struct ckpt_session *s, int fd, struct ckpt_err *err) {
 /* OUT must not be one of the files that are read. */
 static int check_target(const struct ckpt_session *s, const char *out, struct ckpt_err *err) {
     struct stat st;
+    if (!*out)
+        return ckpt_fail(err, -EINVAL, "--export needs the name of a file");
     if (stat(out, &st) != 0)
         return 0;
     if (!S_ISREG(st.st_mode))

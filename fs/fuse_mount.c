@@ -25,6 +25,7 @@
 #include "base/log.h"
 #include "fs/fuse_server.h"
 #include "fs/mountpoint.h"
+#include "fs/signals.h"
 
 #define THREADS_MAX 8
 #define IDLE_THREADS 2
@@ -66,11 +67,18 @@ static int check_device(struct ckpt_err *err) {
         return 0;
     if (errno == EACCES || errno == EPERM)
         return ckpt_fail(err, -EACCES, "/dev/fuse may not be opened: %s", strerror(errno));
+    if (errno == EMFILE || errno == ENFILE)
+        return ckpt_fail(err, -errno, "/dev/fuse cannot be opened: %s", strerror(errno));
     return ckpt_fail(
         err, -ENODEV,
         "/dev/fuse cannot be opened: %s (modprobe fuse; a container needs the device); "
         "--export and --cat work without it",
         strerror(errno));
+}
+
+static bool is_refusal(const char *text) {
+    return strstr(text, "ermi") /* "Permission denied", "not permitted" */ ||
+           strstr(text, "only allowed") || strstr(text, "no write access");
 }
 
 /* The first line of what libfuse and fusermount3 had to say, without their names. */
@@ -79,9 +87,10 @@ static int fail_mount(int said, const char *absolute, struct ckpt_err *err) {
     const ssize_t n = pread(said, text, sizeof text - 1, 0);
     text[n > 0 ? n : 0] = '\0';
     text[strcspn(text, "\n")] = '\0';
-    const bool denied = strstr(text, "ermi") != NULL; /* "Permission denied", "not permitted" */
-    return ckpt_fail(err, denied ? -EPERM : -EBUSY, "mounting on %s failed: %s", absolute,
-                     *text ? text : "no reason was given");
+    const char *const colon = strncmp(text, "fuse", 4) == 0 ? strstr(text, ": ") : NULL;
+    const char *const why = colon ? colon + 2 : text;
+    return ckpt_fail(err, is_refusal(why) ? -EPERM : -EBUSY, "mounting on %s failed: %s", absolute,
+                     *why ? why : "no reason was given");
 }
 
 /* Both write to stderr, where we promise one line of ours: so they write into a file in memory. */
@@ -113,7 +122,11 @@ int ckpt_mount_new(struct ckpt_session *s, const char *source, const char *absol
     fuse_opt_free_args(&args);
     if (!m->fuse)
         return ckpt_fail_memory(err, "mounting");
-    rc = mount_quietly(m, err);
+    rc = ckpt_signals_catch(err); /* one that ended us from here on would leave a dead mount */
+    if (rc == 0)
+        rc = mount_quietly(m, err);
+    if (rc == 0 && ckpt_signals_waiting())
+        rc = ckpt_fail(err, -EINTR, "interrupted while mounting");
     if (rc == 0)
         *out = CKPT_STEAL(m);
     return rc;
@@ -133,22 +146,13 @@ static void end_loop(struct ckpt_mount *m) {
     }
 }
 
-static void minded_signals(sigset_t *set) {
-    sigemptyset(set);
-    sigaddset(set, SIGTERM);
-    sigaddset(set, SIGINT);
-    sigaddset(set, SIGHUP);
-}
-
 static void *mind(void *arg) {
     struct ckpt_mount *m = arg;
     if (ckpt_mountpoint_set_readahead(m->absolute))
         m->serving(m->arg);
-    sigset_t set;
-    minded_signals(&set);
     for (bool detached = false; !atomic_load(&m->done);) {
-        int signal;
-        if (sigwait(&set, &signal) != 0 || atomic_load(&m->done))
+        const int signal = ckpt_signals_next();
+        if (signal == 0 || atomic_load(&m->done))
             break;
         const bool gently = signal == SIGTERM && !detached;
         const int rc = gently ? ckpt_mountpoint_detach(m->absolute) : 0;
@@ -163,11 +167,8 @@ static void *mind(void *arg) {
 
 int ckpt_mount_start(struct ckpt_mount *m, void (*serving)(void *arg), void *arg,
                      struct ckpt_err *err) {
-    sigset_t set;
     m->serving = serving;
     m->arg = arg;
-    minded_signals(&set);
-    pthread_sigmask(SIG_BLOCK, &set, NULL);
     const struct sigaction wake = {.sa_handler = nothing}; /* no SA_RESTART */
     const struct sigaction ignore = {.sa_handler = SIG_IGN};
     sigaction(WAKE, &wake, NULL);
@@ -215,7 +216,7 @@ void ckpt_mount_end(struct ckpt_mount *m) {
     m->mounted = false;
     if (!m->has_minder)
         return;
-    pthread_kill(m->minder, SIGTERM);
+    ckpt_signals_wake();
     pthread_join(m->minder, NULL);
     m->has_minder = false;
 }

@@ -49,6 +49,23 @@ def test_sigint():
     ends_on(signal.SIGINT)
 
 
+def ends_in_the_foreground_on(sig, seconds):
+    """However early the signal comes, no dead mount is left."""
+    with tempfile.TemporaryDirectory() as d:
+        p = subprocess.Popen([BINARY, "--foreground", A1, d], stderr=subprocess.DEVNULL)
+        time.sleep(seconds)
+        p.send_signal(sig)
+        p.wait(20)
+        assert os.stat(d).st_ino and not os.path.ismount(d), f"{sig} after {seconds} s"
+
+
+def test_foreground():
+    for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for i in range(12):
+            ends_in_the_foreground_on(sig, 0.004 * i)
+        ends_in_the_foreground_on(sig, 0.5)
+
+
 def test_busy_mount_can_be_terminated():
     with Mount(A1) as m:
         pid = daemon_of(m)
