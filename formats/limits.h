@@ -18,7 +18,7 @@
 #define CKPT_LIMIT_GRAPH_BYTES (64u << 20)          /* the JSON of one torch.export graph */
 #define CKPT_LIMIT_GRAPH_ARENA (160u << 20)         /* bytes of memory for its tables */
 #define CKPT_LIMIT_GRAPH_NODES 1000000u
-#define CKPT_LIMIT_GRAPH_ARGS 256u /* arguments of one node */
+#define CKPT_LIMIT_GRAPH_ARGS 256u /* arguments, or outputs, of one node */
 #define CKPT_LIMIT_ZIP_ENTRIES 1000000u
 #define CKPT_LIMIT_INFLATED_BYTES ((uint64_t)1 << 36) /* one deflated entry */
 
