@@ -64,7 +64,7 @@ static int intern_stack(struct ckpt_graph_reader *r, struct ckpt_text text,
         *out = g->stack[known];
         return 0;
     }
-    struct ckpt_graph_stack *stack;
+    struct ckpt_graph_stack *stack = NULL;
     text = ckpt_text_copy(&g->arena, text.s, text.n);
     if (!text.s || !ckpt_array_grow(&g->stack, g->nstacks, &r->stacks_cap, sizeof *g->stack) ||
         ckpt_strmap_add(&r->by_stack, text, g->nstacks, NULL))

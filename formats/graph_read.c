@@ -107,7 +107,7 @@ static int take_input_spec(void *user, int token) {
 static int take_output_spec(void *user, int token) {
     struct ckpt_graph_reader *r = user;
     struct ckpt_graph *g = r->graph;
-    struct ckpt_graph_input spec;
+    struct ckpt_graph_input spec = {0};
     const int rc = take_spec(r, token, &spec);
     if (rc)
         return rc;

@@ -209,8 +209,8 @@ static int check_whole(struct dcp *d, const struct ckpt_value *meta, const struc
 
 static int read_item(struct dcp *d, const struct item *item, const struct ckpt_value *meta,
                      struct ckpt_path path) {
-    struct shard *shard;
-    struct ckpt_value *v;
+    struct shard *shard = NULL;
+    struct ckpt_value *v = NULL;
     int rc = open_shard(d, item->file, &shard);
     if (rc)
         return rc;

@@ -263,8 +263,8 @@ static int sort_attribute(struct script *s, const struct torch_script_class *cls
  * itself is found by torch_module_read. */
 static int translate(struct script *s, struct ckpt_value *v, unsigned depth) {
     const struct torch_script_class *cls;
-    struct state state;
-    bool is;
+    struct state state = {0};
+    bool is = false;
     if (v->kind != CKPT_VALUE_OPAQUE || !v->attributes)
         return 0;
     if (depth > CKPT_LIMIT_PICKLE_DEPTH)

@@ -85,7 +85,7 @@ static int find_object(struct archive *a, const struct ckpt_value *id, struct ck
 
 static int find_storage(struct archive *a, const struct ckpt_value *id,
                         struct torch_storage **out) {
-    struct ckpt_value *v;
+    struct ckpt_value *v = NULL;
     const int rc = find_object(a, id, &v);
     if (rc)
         return rc;
@@ -229,8 +229,8 @@ static int take_geometry(struct archive *a, struct torch_tensor *t) {
 static int read_tensor(struct archive *a) {
     struct torch_tensor *t = ckpt_arena_alloc(&a->r->c->arena, sizeof *t);
     struct ckpt_value *v = t ? torch_value_new(a->r, CKPT_PICKLE_TENSOR, t) : NULL;
-    struct ckpt_value *const *item;
-    struct torch_storage *storage;
+    struct ckpt_value *const *item = NULL;
+    struct torch_storage *storage = NULL;
     struct ckpt_text key;
     if (!v)
         return fail_memory(a);
