@@ -129,7 +129,7 @@ static int locate_here(struct torch_reader *r, struct torch_record *record, stru
 }
 
 static int read_storage(struct archive *a) {
-    struct ckpt_value *const *item, *storage, count = {.kind = CKPT_VALUE_INT};
+    struct ckpt_value *const *item = NULL, *storage = NULL, count = {.kind = CKPT_VALUE_INT};
     struct ckpt_text key;
     uint64_t n = 0;
     int rc = take_tuple(a, 3, &item);
