@@ -58,6 +58,29 @@ static bool is_tied(const struct ckpt_model *m, size_t i, size_t j) {
     return m->tensor[i].source != m->tensor[j].source;
 }
 
+/* The first names in the circle that starts behind i; all of them would take room quadratic in
+ * their number, which a file chooses. *ncut counts the tensors whose list was cut. */
+static int list_ties(struct ckpt_model *m, const size_t *next, size_t i, size_t *ncut) {
+    struct ckpt_text found[CKPT_LIMIT_TIES_LISTED];
+    struct ckpt_adapted *t = &m->tensor[i];
+    size_t n = 0, walked = 0;
+    size_t j = next[i];
+    for (; j != i && n < CKPT_LIMIT_TIES_LISTED && walked < CKPT_LIMIT_TIES_LISTED * 16;
+         j = next[j], walked++)
+        if (is_tied(m, i, j))
+            found[n++] = m->tensor[j].key;
+    *ncut += j != i;
+    if (n == 0)
+        return 0;
+    struct ckpt_text *tied = ckpt_arena_array(&m->arena, n, sizeof *tied);
+    if (!tied)
+        return -ENOMEM;
+    memcpy(tied, found, n * sizeof *tied);
+    t->tied = tied;
+    t->ntied = n;
+    return 0;
+}
+
 int ckpt_find_ties(struct ckpt_build *b) {
     struct ckpt_model *m = b->model;
     size_t *next = ckpt_arena_array(&m->arena, m->ntensors, sizeof *next);
@@ -68,19 +91,15 @@ int ckpt_find_ties(struct ckpt_build *b) {
     ckpt_arena_fini(&scratch);
     if (rc)
         return rc;
+    size_t ncut = 0;
     for (size_t i = 0; i < m->ntensors; i++) {
-        size_t n = 0;
-        for (size_t j = next[i]; j != i; j = next[j])
-            n += is_tied(m, i, j);
-        if (n == 0)
-            continue;
-        struct ckpt_text *tied = ckpt_arena_array(&m->arena, n, sizeof *tied);
-        if (!tied)
+        const int listed = list_ties(m, next, i, &ncut);
+        if (listed)
             return ckpt_fail_memory(b->err, "looking for tied tensors");
-        for (size_t j = next[i]; j != i; j = next[j])
-            if (is_tied(m, i, j))
-                tied[m->tensor[i].ntied++] = m->tensor[j].key;
-        m->tensor[i].tied = tied;
     }
-    return 0;
+    return ncut == 0 ? 0
+                     : ckpt_build_warn(b,
+                                       "%zu tensors are tied to more than %u others, of which %u "
+                                       "are listed (limit of listed ties)",
+                                       ncut, CKPT_LIMIT_TIES_LISTED, CKPT_LIMIT_TIES_LISTED);
 }

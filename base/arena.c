@@ -38,8 +38,10 @@ void *ckpt_arena_alloc(struct ckpt_arena *a, size_t size) {
     if (size > SIZE_MAX - align)
         return NULL;
     const size_t need = size ? (size + align - 1) / align * align : align;
-    if (a->limit && (need > a->limit || a->used > a->limit - need))
+    if (a->limit && (need > a->limit || a->used > a->limit - need)) {
+        a->exceeded = true;
         return NULL;
+    }
     struct ckpt_arena_block *b = a->blocks;
     if (!b || b->size - b->used < need)
         b = add_block(a, need);

@@ -6,6 +6,7 @@
  * pickle can neither leak nor be freed twice. Not thread-safe while allocating; reading what it
  * holds is.
  */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,6 +16,7 @@ struct ckpt_arena {
     struct ckpt_arena_block *blocks; /* newest first */
     size_t used;                     /* bytes handed out in all */
     size_t limit;                    /* refuse to hand out more than this; 0: no limit */
+    bool exceeded;                   /* the limit, not the machine, has refused something */
 };
 
 /* Zeroed memory, aligned for any type; NULL when out of memory or over the limit. size may be 0. */

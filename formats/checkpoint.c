@@ -223,7 +223,9 @@ static int open_by(read_fn *read, const char *source, const struct ckpt_open_opt
     if (!c || !(c->name = source_name(&c->arena, source)))
         return ckpt_fail_memory(err, "opening the checkpoint");
     const struct ckpt_open_options defaults = {0};
-    const int rc = read(c, source, options ? options : &defaults, err);
+    int rc = read(c, source, options ? options : &defaults, err);
+    if (rc == 0)
+        rc = ckpt_checkpoint_check_keys(c, err);
     if (rc)
         return rc;
     *out = CKPT_STEAL(c);

@@ -89,6 +89,9 @@ void ckpt_checkpoint_close(struct ckpt_checkpoint *c); /* NULL is fine */
 /* A file of the checkpoint that is no longer what it was when it was opened, or NULL. */
 const struct ckpt_file *ckpt_checkpoint_changed(const struct ckpt_checkpoint *c);
 
+/* -E2BIG if the paths of all that it holds are longer or deeper than the limits of keys. */
+int ckpt_checkpoint_check_keys(const struct ckpt_checkpoint *c, struct ckpt_err *err) CKPT_CHECKED;
+
 /* For readers: */
 
 /* Whether the file (its first bytes, the whole mapping, or the directory) is of this kind; then

@@ -1,7 +1,10 @@
 #ifndef CKPT_FORMATS_MAPPED_H
 #define CKPT_FORMATS_MAPPED_H
 /* Taking bytes out of a mapped file that may shrink meanwhile. */
+#include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/err.h"
 #include "base/guard.h"
@@ -11,6 +14,13 @@ static inline int ckpt_mapped_copy(void *to, const void *from, size_t n, struct 
     int rc;
     CKPT_GUARDED(rc, memcpy(to, from, n));
     return rc ? ckpt_fail(err, rc, "the file shrank while it was read") : 0;
+}
+
+/* Gives back the memory of bytes that have been copied and will not be read again; the file still
+ * has them. */
+static inline void ckpt_mapped_forget(const void *from, size_t n) {
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)from & ~(page - 1);
+    (void)madvise((void *)start, (uintptr_t)from + n - start, MADV_DONTNEED);
 }
 
 #endif

@@ -65,7 +65,7 @@ static uint64_t hash_key(const struct ckpt_value *v, int depth) {
         return mix(seed, (uint64_t)i);
     if (has_text(v))
         return hash_bytes(v->text);
-    if (v->kind == CKPT_VALUE_FLOAT) {
+    if (v->kind == CKPT_VALUE_FLOAT && v->f == v->f) { /* a NaN equals only itself, as in Python */
         uint64_t bits;
         memcpy(&bits, &v->f, sizeof bits);
         return mix(~seed, bits);

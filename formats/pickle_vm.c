@@ -19,7 +19,7 @@ int pickle_fail(struct pickle_vm *vm, const char *fmt, ...) {
 }
 
 int pickle_fail_memory(struct pickle_vm *vm) {
-    if (vm->arena->limit && vm->arena->used > vm->arena->limit / 2)
+    if (vm->arena->exceeded)
         return ckpt_fail(vm->err, -E2BIG,
                          "the pickle needs more than %u bytes of memory (limit of pickle memory)",
                          CKPT_LIMIT_PICKLE_ARENA);

@@ -185,7 +185,8 @@ static void check_entry(struct parser *p) {
 static int add_entry(struct parser *p) {
     struct ckpt_st_table *t = p->table;
     if (t->n == CKPT_LIMIT_TENSORS)
-        return ckpt_fail(p->err, -E2BIG, "more than %u tensors", CKPT_LIMIT_TENSORS);
+        return ckpt_fail(p->err, -E2BIG, "more than %u tensors (limit of tensors)",
+                         CKPT_LIMIT_TENSORS);
     const struct ckpt_text key = ckpt_text_copy(p->arena, p->json.text.s, p->json.text.n);
     if (!key.s || !ckpt_array_grow(&t->entries, t->n, &t->cap, sizeof *t->entries))
         return ckpt_fail_memory(p->err, "reading a safetensors header");

@@ -29,7 +29,8 @@ static int64_t find_shard(struct parser *p, struct ckpt_text name) {
     if (known != CKPT_STRMAP_ABSENT)
         return (int64_t)known;
     if (x->nshards == CKPT_LIMIT_SHARDS)
-        return ckpt_fail(p->err, -E2BIG, "more than %u shards", CKPT_LIMIT_SHARDS);
+        return ckpt_fail(p->err, -E2BIG, "more than %u shards (limit of shards)",
+                         CKPT_LIMIT_SHARDS);
     const struct ckpt_text copy = ckpt_text_copy(p->arena, name.s, name.n);
     if (!copy.s || !ckpt_array_grow(&x->shards, x->nshards, &x->shards_cap, sizeof *x->shards) ||
         ckpt_strmap_add(&x->by_name, copy, x->nshards, NULL))
@@ -56,7 +57,8 @@ static int read_entry(struct parser *p) {
     if (shard < 0)
         return (int)shard;
     if (x->n == CKPT_LIMIT_TENSORS)
-        return ckpt_fail(p->err, -E2BIG, "more than %u tensors", CKPT_LIMIT_TENSORS);
+        return ckpt_fail(p->err, -E2BIG, "more than %u tensors (limit of tensors)",
+                         CKPT_LIMIT_TENSORS);
     const struct ckpt_text copy = ckpt_text_copy(p->arena, key.s, key.n);
     if (!copy.s || !ckpt_array_grow(&x->entries, x->n, &x->cap, sizeof *x->entries))
         return fail_memory(p->err);

@@ -209,9 +209,14 @@ int torch_tree_add(struct torch_reader *r, struct ckpt_path path, struct ckpt_va
     if (rc)
         return rc;
     /* Paths repeat the keys above them: a long key above many tensors must not fill the memory. */
-    r->c->arena.limit = r->c->arena.used + CKPT_LIMIT_PICKLE_ARENA;
+    r->c->arena.limit = r->c->arena.used + CKPT_LIMIT_WALK_ARENA;
     rc = walk(w, v);
     r->c->arena.limit = 0;
+    if (rc == -ENOMEM && r->c->arena.exceeded)
+        return ckpt_fail(err, -E2BIG,
+                         "the paths of what the checkpoint holds need more than %u bytes of memory "
+                         "(limit of path memory)",
+                         CKPT_LIMIT_WALK_ARENA);
     return rc;
 }
 

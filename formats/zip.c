@@ -10,6 +10,7 @@
 #include "base/guard.h"
 #include "formats/limits.h"
 #include "formats/mapped.h"
+#include "formats/zip_end.h"
 
 /* zip.h says why libzip and how entries are located. */
 
@@ -119,7 +120,9 @@ static int open_archive(struct source *s, zip_t **out, struct ckpt_err *err) {
               code == ZIP_ER_NOZIP    ? "it has no directory at its end; is the file cut short?"
               : code == ZIP_ER_EXISTS ? "two entries have the same name"
               : code == ZIP_ER_INCONS ? "its directory and its entries contradict one another"
-                                      : zip_error_strerror(&error));
+              : code == ZIP_ER_SEEK || code == ZIP_ER_NOENT
+                  ? "its directory points to where the file has nothing"
+                  : zip_error_strerror(&error));
     zip_source_free(source);
     zip_error_fini(&error);
     return err ? err->code : -EINVAL;
@@ -219,15 +222,13 @@ int ckpt_zip_open_range(const struct ckpt_file *file, uint64_t offset, uint64_t 
     struct source s = {.data = file->data + offset, .size = size, .first_read = UINT64_MAX};
     zip_error_init(&s.error);
     name_time_zone();
-    int rc = open_archive(&s, &z, err);
+    int rc = ckpt_zip_check_end(zip, err);
+    if (rc == 0)
+        rc = open_archive(&s, &z, err);
     if (rc)
         return rc;
     const zip_int64_t n = zip_get_num_entries(z, 0);
-    if (n < 0 || n > (zip_int64_t)CKPT_LIMIT_ZIP_ENTRIES)
-        return ckpt_fail(err, -E2BIG,
-                         "the ZIP archive has more than %u entries (limit of ZIP entries)",
-                         CKPT_LIMIT_ZIP_ENTRIES);
-    if (n == 0)
+    if (n <= 0)
         return ckpt_fail(err, -EINVAL, "the ZIP archive has no entries");
     zip->entry = ckpt_arena_array(arena, (size_t)n, sizeof *zip->entry);
     if (!zip->entry)

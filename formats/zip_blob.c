@@ -232,6 +232,8 @@ int ckpt_zip_read(const struct ckpt_zip *zip, const struct ckpt_zip_entry *e, ui
                          : ckpt_mapped_copy(bytes, zip->file->data + e->data, (size_t)e->size, err);
     if (rc == 0)
         rc = compare_crc(e, crc_of(bytes, e->size), err);
+    if (e->stored > PIECE && zip->file->fd >= 0)
+        ckpt_mapped_forget(zip->file->data + e->data, (size_t)e->stored);
     *out = (struct ckpt_text){(const char *)bytes, (size_t)e->size};
     return rc;
 }

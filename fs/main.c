@@ -2,6 +2,7 @@
  * errors. */
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/guard.h"
@@ -48,10 +49,20 @@ static int report(const struct ckpt_command *c, int error, struct ckpt_err *err)
     return c->source ? ckpt_exit_code(error) : CKPT_EXIT_USAGE;
 }
 
+/* Every shard of a model stays open; the usual soft limit of 1024 files is there for select(). */
+static void raise_file_limit(void) {
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &files);
+    }
+}
+
 int main(int argc, char **argv) {
     struct ckpt_command command;
     struct ckpt_err err = {0};
     take_standard_descriptors();
+    raise_file_limit();
     int rc = ckpt_command_parse(&command, argc, argv, &err);
     if (rc < 0)
         command.source = NULL; /* a wrong command line is about no file */

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/limits.h"
+
 #define KEY_PREFIX sizeof(uint32_t)
 
 int ckpt_tree_init(struct ckpt_tree *t, bool list_all, struct ckpt_err *err) {
@@ -96,9 +98,13 @@ int ckpt_tree_add_folder(struct ckpt_tree *t, uint32_t parent, struct ckpt_text 
     *out = there;
     if (there != CKPT_TREE_NONE)
         return 0;
+    if (t->nfolders == CKPT_LIMIT_FOLDERS)
+        return ckpt_fail(err, -E2BIG,
+                         "the tensors' keys make more than %u folders (limit of folders)",
+                         CKPT_LIMIT_FOLDERS);
     const int rc = add_node(t, parent, name, NULL, hidden, out, err);
     if (rc == 0)
-        t->node[parent].nfolders++;
+        t->node[parent].nfolders++, t->nfolders++;
     return rc;
 }
 

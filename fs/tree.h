@@ -40,6 +40,7 @@ struct ckpt_node {
 struct ckpt_tree {
     struct ckpt_node *node;
     uint32_t n, cap;
+    uint32_t nfolders; /* below the root; CKPT_LIMIT_FOLDERS */
     struct ckpt_strmap map;
     struct ckpt_arena arena;
     bool list_all; /* hidden nodes are listed too */

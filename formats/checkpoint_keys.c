@@ -1,0 +1,55 @@
+#include "formats/checkpoint.h"
+
+#include <errno.h>
+
+/* Keys are written into every tree and every JSON file that is made of them, and each dot is a
+ * folder: what they may weigh is bounded, one by one and together. */
+
+struct weight {
+    size_t bytes, levels;
+};
+
+static int weigh_path(struct weight *all, struct ckpt_path p, struct ckpt_err *err) {
+    size_t n = 0;
+    for (uint32_t i = 0; i < p.n; i++) {
+        n += p.segment[i].n + (i > 0);
+        for (size_t k = 0; k < p.segment[i].n; k++)
+            all->levels += p.segment[i].s[k] == '.';
+    }
+    all->levels += p.n;
+    all->bytes += n;
+    if (n > CKPT_LIMIT_KEY_BYTES)
+        return ckpt_fail(err, -E2BIG,
+                         "the key \"%.*s...\" has %zu bytes, the limit is %u (limit of key bytes)",
+                         p.segment[0].n < 40 ? (int)p.segment[0].n : 40, p.segment[0].s, n,
+                         CKPT_LIMIT_KEY_BYTES);
+    if (all->bytes > CKPT_LIMIT_KEYS_BYTES)
+        return ckpt_fail(err, -E2BIG,
+                         "the keys have more than %u bytes together (limit of all keys' bytes)",
+                         CKPT_LIMIT_KEYS_BYTES);
+    if (all->levels > CKPT_LIMIT_KEYS_LEVELS)
+        return ckpt_fail(err, -E2BIG,
+                         "the keys name more than %u folders and files (limit of all keys' levels)",
+                         CKPT_LIMIT_KEYS_LEVELS);
+    return 0;
+}
+
+static int weigh_notes(struct weight *all, const struct ckpt_note *note, size_t n,
+                       struct ckpt_err *err) {
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = weigh_path(all, note[i].path, err);
+    return rc;
+}
+
+int ckpt_checkpoint_check_keys(const struct ckpt_checkpoint *c, struct ckpt_err *err) {
+    struct weight all = {0};
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < c->ntensors; i++)
+        rc = weigh_path(&all, c->tensors[i].path, err);
+    for (size_t i = 0; rc == 0 && i < c->nvalues; i++)
+        rc = weigh_path(&all, c->values[i].path, err);
+    if (rc == 0)
+        rc = weigh_notes(&all, c->unsupported, c->nunsupported, err);
+    return rc ? rc : weigh_notes(&all, c->opaque, c->nopaque, err);
+}
