@@ -159,10 +159,10 @@ int pickle_make_global(struct pickle_vm *vm, struct ckpt_text module, struct ckp
                        struct ckpt_value **out) {
     if (!pickle_utf8_valid(module) || !pickle_utf8_valid(old_name))
         return pickle_fail(vm, "a module or class name that is not UTF-8");
-    if (module.n + 1 + name.n > CKPT_LIMIT_PICKLE_NAME_BYTES)
+    if (module.n + 1 + old_name.n > CKPT_LIMIT_PICKLE_NAME_BYTES)
         return pickle_fail(vm,
                            "a class name of %zu bytes, the limit is %u (limit of pickled names)",
-                           module.n + 1 + name.n, CKPT_LIMIT_PICKLE_NAME_BYTES);
+                           module.n + 1 + old_name.n, CKPT_LIMIT_PICKLE_NAME_BYTES);
     const int rc = pickle_charge(vm, 1);
     if (rc)
         return rc;
