@@ -177,13 +177,17 @@ static int read_pickle(struct torch_reader *r, const struct container *z, struct
     return rc;
 }
 
-static int read_container(struct torch_reader *r, struct container *z, struct ckpt_err *err) {
-    struct ckpt_value *root;
+static int read_object(struct torch_reader *r, struct container *z, struct ckpt_value **root,
+                       struct ckpt_err *err) {
     int rc = check_kind(r, z, err);
     if (rc == 0)
         rc = read_byte_order(r, z, err);
-    if (rc == 0)
-        rc = read_pickle(r, z, &root, err);
+    return rc ? rc : read_pickle(r, z, root, err);
+}
+
+static int read_container(struct torch_reader *r, struct container *z, struct ckpt_err *err) {
+    struct ckpt_value *root;
+    int rc = read_object(r, z, &root, err);
     if (rc == 0 && z->is_script)
         rc = torch_script_modules(r, &z->zip, z->root, root, err);
     return rc ? rc : torch_tree_read(r, root, err);
@@ -200,12 +204,8 @@ int torch_zip_object(struct torch_reader *r, uint64_t offset, uint64_t size,
     CKPT_AUTO(container) struct container z = {0};
     r->locate = locate;
     r->container = &z;
-    int rc = open_container(r, &z, offset, size, err);
-    if (rc == 0)
-        rc = check_kind(r, &z, err);
-    if (rc == 0)
-        rc = read_byte_order(r, &z, err);
-    return rc ? rc : read_pickle(r, &z, root, err);
+    const int rc = open_container(r, &z, offset, size, err);
+    return rc ? rc : read_object(r, &z, root, err);
 }
 
 static int read_file(struct ckpt_checkpoint *c, const char *source,
