@@ -10,6 +10,7 @@
 
 #include "base/array.h"
 #include "base/json_walk.h"
+#include "formats/limits.h"
 
 typedef int read_item(struct ckpt_graph_reader *r, int token, struct ckpt_graph_item *out);
 
@@ -184,6 +185,8 @@ static const struct arg_row *find_row(struct ckpt_text key, bool *is_list) {
 }
 
 static int add_item(struct ckpt_graph_reader *r, const struct arg_row *row, int token) {
+    if (r->nitems == CKPT_LIMIT_GRAPH_ITEMS)
+        return ckpt_graph_fail_items(r);
     if (!ckpt_array_grow(&r->item, r->nitems, &r->items_cap, sizeof *r->item))
         return ckpt_graph_fail_memory(r);
     struct ckpt_graph_item *item = &r->item[r->nitems++];

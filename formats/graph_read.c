@@ -24,10 +24,15 @@
 #define SCHEMA_MAJOR 8
 
 int ckpt_graph_fail_memory(struct ckpt_graph_reader *r) {
-    if (r->graph->arena.used > CKPT_LIMIT_GRAPH_ARENA / 2)
-        return ckpt_fail(r->err, -E2BIG, "it needs more than %u bytes (limit of a graph's memory)",
-                         CKPT_LIMIT_GRAPH_ARENA);
-    return ckpt_fail_memory(r->err, "reading a graph");
+    return ckpt_fail(r->err, -E2BIG,
+                     "it needs more memory than there is, or than the %u bytes that a graph may "
+                     "take (limit of a graph's memory)",
+                     CKPT_LIMIT_GRAPH_ARENA);
+}
+
+int ckpt_graph_fail_items(struct ckpt_graph_reader *r) {
+    return ckpt_fail(r->err, -E2BIG, "a list of more than %u before byte %zu (limit of items)",
+                     CKPT_LIMIT_GRAPH_ITEMS, r->json.at);
 }
 
 /* --- the signature ---------------------------------------------------------------------------- */
@@ -99,6 +104,8 @@ static int take_spec(struct ckpt_graph_reader *r, int token, struct ckpt_graph_i
 static int take_input_spec(void *user, int token) {
     struct ckpt_graph_reader *r = user;
     struct ckpt_graph *g = r->graph;
+    if (g->ninputs == CKPT_LIMIT_GRAPH_ITEMS)
+        return ckpt_graph_fail_items(r);
     if (!ckpt_array_grow(&g->input, g->ninputs, &r->inputs_cap, sizeof *g->input))
         return ckpt_graph_fail_memory(r);
     return take_spec(r, token, &g->input[g->ninputs++]);
@@ -111,6 +118,8 @@ static int take_output_spec(void *user, int token) {
     const int rc = take_spec(r, token, &spec);
     if (rc)
         return rc;
+    if (g->noutputs == CKPT_LIMIT_GRAPH_ITEMS)
+        return ckpt_graph_fail_items(r);
     if (!ckpt_array_grow(&g->output, g->noutputs, &r->outputs_cap, sizeof *g->output))
         return ckpt_graph_fail_memory(r);
     g->output[g->noutputs++] = (struct ckpt_graph_output){.role = spec.role, .kind = spec.kind};
@@ -131,6 +140,8 @@ static int signature_member(void *user, struct ckpt_text key) {
 static int take_given(void *user, int token) {
     struct ckpt_graph_reader *r = user;
     struct ckpt_graph_list *given = r->given;
+    if (given->n == CKPT_LIMIT_GRAPH_ITEMS)
+        return ckpt_graph_fail_items(r);
     if (!ckpt_array_grow(&given->arg, given->n, &given->cap, sizeof *given->arg))
         return ckpt_graph_fail_memory(r);
     return ckpt_graph_take_arg(r, token, &given->arg[given->n++]);

@@ -36,6 +36,9 @@ struct ckpt_graph_reader {
 /* Out of memory, or more than the limit for a graph. */
 int ckpt_graph_fail_memory(struct ckpt_graph_reader *r);
 
+/* A list longer than CKPT_LIMIT_GRAPH_ITEMS. */
+int ckpt_graph_fail_items(struct ckpt_graph_reader *r);
+
 /* graph_arg.c: the next value, {"as_tensor": {"name": ...}} and its kin. */
 int ckpt_graph_read_arg(struct ckpt_graph_reader *r, struct ckpt_graph_arg *out) CKPT_CHECKED;
 /* The same where the object has begun already. */

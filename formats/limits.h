@@ -22,10 +22,11 @@
 #define CKPT_LIMIT_VALUE_JSON_BYTES (32u << 20) /* one value shown as JSON */
 #define CKPT_LIMIT_TENSOR_BYTES ((uint64_t)1 << 46) /* one tensor served (64 TiB, lazily) */
 #define CKPT_LIMIT_CODE_BYTES (64u << 20)           /* source in a TorchScript archive, inflated */
-#define CKPT_LIMIT_GRAPH_BYTES (64u << 20)          /* the JSON of one torch.export graph */
-#define CKPT_LIMIT_GRAPH_ARENA (160u << 20)         /* bytes of memory for its tables */
-#define CKPT_LIMIT_GRAPH_NODES 1000000u
-#define CKPT_LIMIT_GRAPH_ARGS 256u /* arguments, or outputs, of one node */
+#define CKPT_LIMIT_GRAPH_BYTES (32u << 20)          /* the JSON of one torch.export graph */
+#define CKPT_LIMIT_GRAPH_ARENA (64u << 20)          /* bytes of memory for its tables */
+#define CKPT_LIMIT_GRAPH_NODES 250000u
+#define CKPT_LIMIT_GRAPH_ITEMS 250000u /* of one list; also inputs, outputs of a graph */
+#define CKPT_LIMIT_GRAPH_ARGS 256u     /* arguments, or outputs, of one node */
 #define CKPT_LIMIT_ZIP_ENTRIES 300000u
 #define CKPT_LIMIT_INFLATED_BYTES ((uint64_t)1 << 36) /* one deflated entry */
 
