@@ -10,7 +10,7 @@ import sources
 TEXT = (".c", ".h", ".py", ".sh", ".cmake", ".txt", ".md", ".json", ".toml", ".rs", ".8", ".yml", "")
 NO_TRAILING_CHECK = ("mount-tests/fixtures/", "mount-tests/fuzz/corpus/")
 # Home folders and mount points of somebody's machine, put together so that this file may be checked.
-MACHINE = re.compile(r"(?<![\w.~$}/-])/(?:%s)/[\w.]" % "|".join(["root", "work", "opt", "Users", "tmp/h"]))
+MACHINE = re.compile(r"(?<![\w.~$}/-])/(?:%s)/[\w.]" % "|".join(["root", "work", "opt", "Users"]))
 
 
 def is_text(path):
