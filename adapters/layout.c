@@ -143,6 +143,7 @@ static int adapt(struct ckpt_build *b, const struct ckpt_shaped *shaped, struct 
         .source = item->tensor,
         .part = shaped->part,
         .nparts = shaped->nparts,
+        .turns = shaped->turns,
         .map = element_map(b, shaped),
         .in_model = item->in_model,
         .torch_key = item->torch_key,

@@ -68,7 +68,7 @@ struct ckpt_view_op {
     uint32_t n; /* of list */
 };
 
-/* One step of one tensor along its first axis. */
+/* One step of one tensor along an axis, nearly always all of it. */
 struct ckpt_part {
     const struct ckpt_tensor *source; /* NULL: zeros */
     const struct ckpt_walk *walk;     /* NULL with zeros */
@@ -95,6 +95,8 @@ struct ckpt_adapted {
     const struct ckpt_tensor *source; /* the first; of zeros the one that they stand in for */
     struct ckpt_part *part;
     uint32_t nparts;
+    uint64_t turns; /* parts take turns: this often, each part's next 1/turns. 0 or 1: they follow
+                       one another, joined along the first axis; else along another */
     struct ckpt_element_map map;
     bool in_model;  /* belongs to model.safetensors (which may still be unable to hold its dtype) */
     bool untouched; /* the source's own bytes in order: one part, contiguous walk, no element map */

@@ -204,27 +204,36 @@ static ssize_t add_from_part(const struct request *q, struct ckpt_err *err) {
     }
 }
 
-/* The part that holds byte *off of the tensor; *off is then counted from its start. */
-static const struct ckpt_part *part_at(const struct ckpt_adapted *t, uint64_t *off) {
+/* A part, a byte in it, and how many of the tensor's bytes lie in it from there on. */
+struct place {
+    const struct ckpt_part *part;
+    uint64_t off, left;
+};
+
+static struct place place_of(const struct ckpt_adapted *t, uint64_t off) {
+    const uint64_t turns = t->turns > 1 ? t->turns : 1, round = t->nbytes / turns;
+    uint64_t at = off % round;
     uint32_t i = 0;
-    while (i + 1 < t->nparts && *off >= t->part[i].nbytes)
-        *off -= t->part[i++].nbytes;
-    return &t->part[i];
+    while (i + 1 < t->nparts && at >= t->part[i].nbytes / turns)
+        at -= t->part[i++].nbytes / turns;
+    const uint64_t share = t->part[i].nbytes / turns;
+    return (struct place){&t->part[i], off / round * share + at, share - at};
 }
 
-ssize_t ckpt_reader_add(struct ckpt_reader *r, const struct ckpt_adapted *t, uint64_t off,
-                        size_t len, struct ckpt_reply *reply, struct ckpt_err *err) {
+static ssize_t add_parts(struct ckpt_reader *r, const struct ckpt_adapted *t, uint64_t off,
+                         size_t len, struct ckpt_reply *reply, struct ckpt_err *err) {
     const struct ckpt_stop stop = {reply->interrupted, reply->arg};
     size_t added = 0;
     while (added < len && reply->niov < CKPT_REPLY_IOV_MAX) {
+        const struct place place = place_of(t, off + added);
         struct request q = {.reader = r,
+                            .part = place.part,
                             .map = &t->map,
-                            .off = off + added,
+                            .off = place.off,
+                            .len = len - added,
                             .reply = reply,
                             .stop = reply->interrupted ? &stop : NULL};
-        q.part = part_at(t, &q.off);
-        q.len =
-            q.part->nbytes - q.off < len - added ? (size_t)(q.part->nbytes - q.off) : len - added;
+        q.len = place.left < q.len ? (size_t)place.left : q.len;
         q.out_bytes = q.part->walk ? ckpt_map_out_bytes(q.map, q.part->walk->esize) : 1;
         if (q.stop && q.stop->ask(q.stop->arg))
             return ckpt_fail(err, -EINTR, "interrupted");
@@ -255,8 +264,48 @@ static int copy_out(const struct ckpt_adapted *t, uint64_t off, const struct ckp
     const int rc = ckpt_reply_copy(reply, buf);
     if (rc == 0)
         return 0;
-    const struct ckpt_tensor *const source = part_at(t, &off)->source;
+    const struct ckpt_tensor *const source = place_of(t, off).part->source;
     return ckpt_source_failed(source ? source->blob : t->source->blob, err);
+}
+
+/* --- parts that take turns --- */
+
+/* With shares this small the iovecs of a reply would hold little: they are copied together. */
+static bool in_small_shares(const struct ckpt_adapted *t) {
+    return t->turns > 1 && t->nbytes / t->turns / t->nparts < RUN_MAPPED;
+}
+
+static ssize_t add_copied(struct ckpt_reader *r, const struct ckpt_adapted *t, uint64_t off,
+                          size_t len, struct ckpt_reply *reply, struct ckpt_err *err) {
+    const size_t n = len < DIRECT_MOST ? len : DIRECT_MOST;
+    struct ckpt_reply_hold *const hold = ckpt_reply_hold(reply, n);
+    if (!hold)
+        return ckpt_fail_memory(err, "answering a read");
+    for (size_t done = 0; done < n;) {
+        struct ckpt_reply pieces = {.interrupted = reply->interrupted, .arg = reply->arg};
+        const ssize_t more = add_parts(r, t, off + done, n - done, &pieces, err);
+        const int rc =
+            more < 0 ? (int)more : copy_out(t, off + done, &pieces, hold->data + done, err);
+        ckpt_reply_done(r, &pieces);
+        if (rc < 0)
+            return rc;
+        done += (size_t)more;
+    }
+    return (ssize_t)ckpt_reply_add_bytes(reply, hold->data, n);
+}
+
+ssize_t ckpt_reader_add(struct ckpt_reader *r, const struct ckpt_adapted *t, uint64_t off,
+                        size_t len, struct ckpt_reply *reply, struct ckpt_err *err) {
+    if (!in_small_shares(t))
+        return add_parts(r, t, off, len, reply, err);
+    size_t added = 0;
+    while (added < len && reply->niov < CKPT_REPLY_IOV_MAX) {
+        const ssize_t n = add_copied(r, t, off + added, len - added, reply, err);
+        if (n < 0)
+            return n;
+        added += (size_t)n;
+    }
+    return (ssize_t)added;
 }
 
 int ckpt_reader_read(struct ckpt_reader *r, const struct ckpt_adapted *t, uint64_t off, size_t len,

@@ -28,9 +28,9 @@ enum ckpt_rule_op_kind {
     CKPT_RULE_FLIP,      /* axis */
     CKPT_RULE_SQUEEZE,   /* axis */
     CKPT_RULE_UNSQUEEZE, /* axis */
-    CKPT_RULE_SPLIT,     /* axis, count equal blocks, of which `which` */
+    CKPT_RULE_SPLIT,     /* axis, count blocks, of which `which`: equal, or list: their lengths */
     CKPT_RULE_UNSTACK, /* axis, element `which`, without the axis; count 0: as many as there are */
-    CKPT_RULE_CONCAT,  /* this source, then those of `join`, along axis 0 */
+    CKPT_RULE_CONCAT,  /* this source, then those of `join`, along axis */
     CKPT_RULE_ZEROS,   /* list: the shape */
     CKPT_RULE_WEIGHT_NORM, /* of this source as v and the one of `join` as g: rule_merge.c */
 };
@@ -112,6 +112,7 @@ struct ckpt_shaped {
     const int64_t *shape;
     struct ckpt_part *part;
     uint32_t nparts;
+    uint64_t turns;  /* as ckpt_adapted's */
     const char **op; /* names for index.json, in order */
     uint32_t nops;
     enum ckpt_dtype cast;
@@ -161,10 +162,11 @@ struct ckpt_piece {
     uint32_t nop;
 };
 
-/* Pieces that follow one another along axis 0. */
+/* Pieces that follow one another along an axis. */
 struct ckpt_pieces {
     struct ckpt_piece *at;
     size_t n, cap;
+    uint32_t axis;            /* means something if there are several */
     struct ckpt_arena *arena; /* of lists that live on */
     int64_t fan;              /* blocks or elements that a split or unstack found; 1: none */
 };
@@ -173,8 +175,8 @@ int ckpt_pieces_start(struct ckpt_pieces *p, const struct ckpt_tensor *t,
                       struct ckpt_err *err) CKPT_CHECKED;
 int ckpt_pieces_add_zeros(struct ckpt_pieces *p, const int64_t *shape, uint32_t ndim,
                           enum ckpt_dtype dtype, struct ckpt_err *err) CKPT_CHECKED;
-/* Appends another's pieces; refused unless the shapes fit. */
-int ckpt_pieces_join(struct ckpt_pieces *p, const struct ckpt_pieces *more,
+/* Appends another's pieces along the axis; refused unless the shapes fit. */
+int ckpt_pieces_join(struct ckpt_pieces *p, const struct ckpt_pieces *more, uint32_t axis,
                      struct ckpt_err *err) CKPT_CHECKED;
 /* Any operation but concat and zeros. index: which target of a fan. */
 int ckpt_pieces_apply(struct ckpt_pieces *p, const struct ckpt_rule_op *op, int64_t index,

@@ -6,7 +6,7 @@
  *     shaped     in.weight                     fc.weight  norm.bias    one pass, in items' order
  *
  * The first rule, of the first file, that matches an item takes it. A source that another's concat
- * names is taken too and shows by itself only if a rule of its own says so.
+ * names is taken too and shows by itself only if a rule of that file, or of one before, says so.
  */
 #include <errno.h>
 #include <string.h>
@@ -15,8 +15,10 @@
 
 struct match {
     struct ckpt_rule *rule; /* NULL: no rule took it */
-    bool joined;
+    size_t file;            /* the rule's */
+    size_t joined_by;       /* file of the first rule whose concat names it; NOBODY */
 };
+#define NOBODY SIZE_MAX
 
 struct apply {
     struct ckpt_build *b;
@@ -36,7 +38,8 @@ static bool moves_elements(const struct ckpt_rule *rule) {
     for (uint32_t t = 0; t < rule->ntargets; t++)
         for (uint32_t o = 0; o < rule->target[t].nop; o++)
             if (rule->target[t].op[o].kind == CKPT_RULE_PERMUTE ||
-                rule->target[t].op[o].kind == CKPT_RULE_FLIP)
+                rule->target[t].op[o].kind == CKPT_RULE_FLIP ||
+                rule->target[t].op[o].kind == CKPT_RULE_CONCAT)
                 return true;
     return false;
 }
@@ -47,7 +50,7 @@ static bool is_packed(const struct ckpt_tensor *t) {
 }
 
 /* Sources that the rule's concats name are taken with it. */
-static int mark_joined(struct apply *a, struct ckpt_rule *rule, struct ckpt_text key) {
+static int mark_joined(struct apply *a, size_t file, struct ckpt_rule *rule, struct ckpt_text key) {
     for (uint32_t t = 0; t < rule->ntargets; t++) {
         for (uint32_t o = 0; o < rule->target[t].nop; o++) {
             const struct ckpt_rule_op *op = &rule->target[t].op[o];
@@ -59,8 +62,8 @@ static int mark_joined(struct apply *a, struct ckpt_rule *rule, struct ckpt_text
                 if (rc)
                     return rc;
                 const size_t other = ckpt_strmap_get(&a->keys, name);
-                if (other != CKPT_STRMAP_ABSENT)
-                    a->match[other].joined = true;
+                if (other != CKPT_STRMAP_ABSENT && file < a->match[other].joined_by)
+                    a->match[other].joined_by = file;
             }
         }
     }
@@ -84,12 +87,13 @@ static int match_item(struct apply *a, size_t i) {
                 return ckpt_build_warn(
                     a->b,
                     "%.*s: elements of %s are smaller than a byte and cannot be moved: the "
-                    "tensor stays as it is stored (%s would permute it)",
+                    "tensor stays as it is stored (%s would move them)",
                     CKPT_TEXT_ARGS(item->key), ckpt_dtype_info(item->tensor->dtype)->name,
                     rule->where);
             a->match[i].rule = rule;
+            a->match[i].file = f;
             files[f]->taken++;
-            return mark_joined(a, rule, item->key);
+            return mark_joined(a, f, rule, item->key);
         }
     }
     return 0;
@@ -102,7 +106,7 @@ static int check_closed(struct apply *a) {
             closed = a->b->rules[f]->name;
     for (size_t i = 0; closed && i < a->b->nitems; i++) {
         const struct ckpt_item *item = &a->b->item[i];
-        if (item->in_model && !a->match[i].rule && !a->match[i].joined)
+        if (item->in_model && !a->match[i].rule && a->match[i].joined_by == NOBODY)
             return ckpt_fail(a->b->err, -EINVAL,
                              "%s takes every tensor of its model, but has no rule for '%.*s'",
                              closed, CKPT_TEXT_ARGS(item->key));
@@ -115,10 +119,18 @@ static int match_all(struct apply *a) {
     a->match = ckpt_arena_array(&b->model->arena, b->nitems, sizeof *a->match);
     if (!a->match)
         return ckpt_fail_memory(b->err, "applying rules");
+    for (size_t i = 0; i < b->nitems; i++)
+        a->match[i].joined_by = NOBODY;
     int rc = ckpt_rule_index_keys(b, &a->keys);
     for (size_t i = 0; rc == 0 && i < b->nitems; i++)
         rc = b->item[i].in_model ? match_item(a, i) : 0;
     return rc ? rc : check_closed(a);
+}
+
+/* Whether a source is shown by a rule of its own: what the user joins, our own rules leave alone.
+ */
+static bool has_own_rule(const struct match *m) {
+    return m->rule && m->file <= m->joined_by;
 }
 
 /* --- what becomes of it --- */
@@ -149,7 +161,7 @@ static int join(struct apply *a, struct ckpt_rule *rule, const struct ckpt_rule_
                 rc = run(a, rule, target, at, other, index, &a->other);
         }
         if (rc == 0)
-            rc = ckpt_pieces_join(&a->pieces, &a->other, err);
+            rc = ckpt_pieces_join(&a->pieces, &a->other, op->axis, err);
         if (rc)
             return rc;
     }
@@ -208,6 +220,15 @@ static int keep_part(struct ckpt_arena *a, const struct ckpt_piece *piece, enum 
     return keep_ops(a, piece, part);
 }
 
+/* How often the pieces take turns in C order: once for each index before their axis. */
+static uint64_t turns(const struct ckpt_view *v, uint32_t axis) {
+    uint64_t n = 1;
+    for (uint32_t d = 0; d < axis; d++)
+        if (__builtin_mul_overflow(n, (uint64_t)v->shape[d], &n))
+            return 1; /* then another dimension is 0, and there is no byte to take */
+    return n;
+}
+
 /* Packs pieces into parts and their common shape. */
 static int keep(struct ckpt_arena *a, const struct ckpt_pieces *p, enum ckpt_dtype dtype,
                 struct ckpt_shaped *out) {
@@ -217,9 +238,10 @@ static int keep(struct ckpt_arena *a, const struct ckpt_pieces *p, enum ckpt_dty
     if (!shape || !out->part)
         return -ENOMEM;
     memcpy(shape, first->shape, first->ndim * sizeof *shape);
+    out->turns = p->n > 1 ? turns(first, p->axis) : 1;
     for (size_t i = 0; i < p->n; i++) {
         if (i > 0)
-            shape[0] += p->at[i].view.shape[0];
+            shape[p->axis] += p->at[i].view.shape[p->axis];
         if (keep_part(a, &p->at[i], dtype, &out->part[i]))
             return -ENOMEM;
     }
@@ -317,9 +339,10 @@ int ckpt_rules_apply(struct ckpt_build *b, struct ckpt_shaped_list *out) {
     CKPT_AUTO(apply) struct apply a = {.b = b};
     int rc = match_all(&a);
     for (size_t i = 0; rc == 0 && i < b->nitems; i++) {
-        if (b->item[i].in_model && a.match[i].rule) {
+        const bool in_model = b->item[i].in_model;
+        if (in_model && has_own_rule(&a.match[i])) {
             rc = make_targets(&a, i, out);
-        } else if (!b->item[i].in_model || !a.match[i].joined) {
+        } else if (!in_model || a.match[i].joined_by == NOBODY) {
             struct ckpt_shaped shaped;
             rc = ckpt_shape_identity(b, i, &shaped);
             if (rc == 0)

@@ -1,17 +1,19 @@
 /*
  * The operations of a rule on the pieces of a tensor. Nearly always there is one piece and an
- * operation is the view's own. Several pieces lie one behind the other along axis 0:
+ * operation is the view's own. Several pieces lie one behind the other along an axis:
  *
- *     q [8, 4] | k [8, 4] | v [8, 4]      the tensor [24, 4]
+ *     q [8, 4] | k [8, 4] | v [8, 4]      the tensor [24, 4], joined along axis 0
  *
- * What keeps axis 0 whole is done to each piece; a slice along it picks pieces, so that a split
- * undoes a join and gives the source's bytes back; what would tear it apart is refused.
+ * What keeps that axis whole is done to each piece; a permutation takes it along; a slice along it
+ * picks pieces, so that a split undoes a join and gives the source's bytes back; what would tear it
+ * apart is refused.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "adapters/rule.h"
+#include "adapters/view_cut.h"
 
 const char *ckpt_rule_op_name(const struct ckpt_rule_op *op) {
     static const char *const names[] = {
@@ -49,6 +51,7 @@ static int grow(struct ckpt_pieces *p, struct ckpt_err *err) {
 
 int ckpt_pieces_start(struct ckpt_pieces *p, const struct ckpt_tensor *t, struct ckpt_err *err) {
     p->n = 0;
+    p->axis = 0;
     p->fan = 1;
     const int rc = grow(p, err);
     if (rc)
@@ -86,9 +89,12 @@ int ckpt_pieces_add_zeros(struct ckpt_pieces *p, const int64_t *shape, uint32_t 
     return 0;
 }
 
-static bool fit(const struct ckpt_view *a, const struct ckpt_view *b) {
-    return a->ndim > 0 && a->ndim == b->ndim &&
-           memcmp(a->shape + 1, b->shape + 1, (a->ndim - 1) * sizeof *a->shape) == 0;
+/* Whether the shapes are the same but for their length along the axis. */
+static bool fit(const struct ckpt_view *a, const struct ckpt_view *b, uint32_t axis) {
+    bool same = a->ndim == b->ndim;
+    for (uint32_t d = 0; same && d < a->ndim; d++)
+        same = d == axis || a->shape[d] == b->shape[d];
+    return same;
 }
 
 /* Elements are read alike in all parts of a tensor. */
@@ -97,12 +103,24 @@ static bool same_elements(const struct ckpt_tensor *a, const struct ckpt_tensor 
            (a->dtype == b->dtype && a->swap == b->swap && a->conj == b->conj && a->neg == b->neg);
 }
 
-int ckpt_pieces_join(struct ckpt_pieces *p, const struct ckpt_pieces *more, struct ckpt_err *err) {
+static int refuse_shapes(const struct ckpt_view *a, const struct ckpt_view *b, uint32_t axis,
+                         struct ckpt_err *err) {
+    char x[CKPT_SHAPE_TEXT], y[CKPT_SHAPE_TEXT];
+    return ckpt_fail(err, -EINVAL, "concat: %s and %s differ in more than axis %u",
+                     ckpt_shape_text(x, a->shape, a->ndim), ckpt_shape_text(y, b->shape, b->ndim),
+                     axis);
+}
+
+int ckpt_pieces_join(struct ckpt_pieces *p, const struct ckpt_pieces *more, uint32_t axis,
+                     struct ckpt_err *err) {
+    const uint32_t ndim = p->at[0].view.ndim;
+    if (axis >= ndim)
+        return ckpt_fail(err, -EINVAL, "concat: axis %u of a tensor of rank %u", axis, ndim);
+    p->axis = axis;
     for (size_t i = 0; i < more->n; i++) {
         const struct ckpt_piece *next = &more->at[i];
-        if (!fit(&p->at[0].view, &next->view))
-            return ckpt_fail(err, -EINVAL,
-                             "concat: the shapes differ in more than their first dimension");
+        if (!fit(&p->at[0].view, &next->view, axis))
+            return refuse_shapes(&p->at[0].view, &next->view, axis, err);
         if (!same_elements(p->at[0].tensor, next->tensor))
             return ckpt_fail(err, -EINVAL, "concat: the dtypes differ");
         const int rc = grow(p, err);
@@ -204,17 +222,17 @@ static int simple(struct ckpt_piece *p, enum ckpt_view_op_kind kind, uint32_t ax
 
 static int64_t length(const struct ckpt_pieces *p, uint32_t axis) {
     int64_t n = 0;
-    for (size_t i = 0; i < p->n && (i == 0 || axis == 0); i++)
+    for (size_t i = 0; i < p->n && (i == 0 || axis == p->axis); i++)
         n += p->at[i].view.shape[axis];
     return n;
 }
 
-/* Elements [start, start+len) of axis 0 of several pieces: parts of some, whole others. */
+/* Elements [start, start+len) along the axis of several pieces: parts of some, whole others. */
 static int pick(struct ckpt_pieces *p, int64_t start, int64_t len, struct ckpt_err *err) {
     size_t kept = 0;
     int64_t at = 0;
     for (size_t i = 0; i < p->n; i++) {
-        const int64_t size = p->at[i].view.shape[0];
+        const int64_t size = p->at[i].view.shape[p->axis];
         const int64_t lo = start > at ? start - at : 0;
         const int64_t end = start + len - at, hi = end < size ? end : size;
         at += size;
@@ -224,7 +242,8 @@ static int pick(struct ckpt_pieces *p, int64_t start, int64_t len, struct ckpt_e
             p->at[kept] = p->at[i];
         const bool whole = lo == 0 && hi == size;
         const int rc =
-            whole ? 0 : slice(&p->at[kept], 0, lo < hi ? lo : 0, lo < hi ? hi - lo : 0, 1, err);
+            whole ? 0
+                  : slice(&p->at[kept], p->axis, lo < hi ? lo : 0, lo < hi ? hi - lo : 0, 1, err);
         if (rc)
             return rc;
         kept++;
@@ -235,7 +254,7 @@ static int pick(struct ckpt_pieces *p, int64_t start, int64_t len, struct ckpt_e
 
 static int slice_all(struct ckpt_pieces *p, uint32_t axis, int64_t start, int64_t len, int64_t step,
                      struct ckpt_err *err) {
-    if (axis == 0 && p->n > 1) {
+    if (axis == p->axis && p->n > 1) {
         if (step != 1)
             return ckpt_fail(err, -EOPNOTSUPP, "a slice with a step across joined sources");
         return pick(p, start, len, err);
@@ -248,15 +267,16 @@ static int slice_all(struct ckpt_pieces *p, uint32_t axis, int64_t start, int64_
 
 static int index_all(struct ckpt_pieces *p, uint32_t axis, int64_t at, struct ckpt_err *err) {
     int rc = 0;
-    if (axis == 0 && p->n > 1) {
+    if (axis == p->axis && p->n > 1) {
         size_t i = 0;
-        while (i + 1 < p->n && at >= p->at[i].view.shape[0])
-            at -= p->at[i++].view.shape[0];
+        while (i + 1 < p->n && at >= p->at[i].view.shape[axis])
+            at -= p->at[i++].view.shape[axis];
         p->at[0] = p->at[i];
         p->n = 1;
     }
     for (size_t i = 0; rc == 0 && i < p->n; i++)
         rc = simple(&p->at[i], CKPT_VIEW_INDEX, axis, at, err);
+    p->axis -= axis < p->axis;
     return rc;
 }
 
@@ -272,10 +292,32 @@ static int choose(struct ckpt_pieces *p, const struct ckpt_rule_op *op, int64_t 
     return 0;
 }
 
+/* Blocks of the lengths that the rule lists; -1 is what the others leave. */
+static int split_by_lengths(struct ckpt_pieces *p, const struct ckpt_rule_op *op, int64_t index,
+                            struct ckpt_err *err) {
+    const int64_t n = length(p, op->axis);
+    int64_t which = 0, start = 0, sum = 0;
+    bool rest = false;
+    for (uint32_t i = 0; i < op->n; i++) { /* at most 64 of 2^53: no overflow */
+        rest |= op->list[i] == -1;
+        sum += op->list[i] == -1 ? 0 : op->list[i];
+    }
+    if (rest ? sum > n : sum != n)
+        return ckpt_fail(err, -EINVAL, "split: axis %u has length %lld; its blocks have %lld",
+                         op->axis, (long long)n, (long long)sum);
+    const int rc = choose(p, op, op->count, index, &which, err);
+    for (int64_t i = 0; rc == 0 && i < which; i++)
+        start += op->list[i] == -1 ? n - sum : op->list[i];
+    const int64_t len = op->list[which] == -1 ? n - sum : op->list[which];
+    return rc ? rc : slice_all(p, op->axis, start, len, 1, err);
+}
+
 static int split(struct ckpt_pieces *p, const struct ckpt_rule_op *op, int64_t index,
                  struct ckpt_err *err) {
     const int64_t n = length(p, op->axis);
     int64_t which = 0;
+    if (op->n)
+        return split_by_lengths(p, op, index, err);
     if (n % op->count != 0)
         return ckpt_fail(err, -EINVAL, "split: axis %u has length %lld, which is not %lld blocks",
                          op->axis, (long long)n, (long long)op->count);
@@ -304,17 +346,42 @@ static int slice_rule(struct ckpt_pieces *p, const struct ckpt_rule_op *op, stru
     return slice_all(p, op->axis, op->start, len, op->step, err);
 }
 
-static bool tears_axis_0(const struct ckpt_rule_op *op) {
+/* Whether an operation on several pieces would not leave their axis whole. */
+static bool tears(const struct ckpt_pieces *p, const struct ckpt_rule_op *op) {
+    if (op->kind == CKPT_RULE_SQUEEZE)
+        return op->axis == p->axis;
+    bool kept = op->kind != CKPT_RULE_RESHAPE || op->n > p->axis;
+    for (uint32_t d = 0; kept && op->kind == CKPT_RULE_RESHAPE && d <= p->axis; d++)
+        kept = op->list[d] == 0;
+    return !kept;
+}
+
+/* Where the axis is after an operation that was done to each piece. */
+static void follow_axis(struct ckpt_pieces *p, const struct ckpt_rule_op *op) {
+    uint32_t at = 0;
     switch (op->kind) {
     case CKPT_RULE_PERMUTE:
-    case CKPT_RULE_RESHAPE:
-        return op->n == 0 || op->list[0] != 0;
-    case CKPT_RULE_FLIP:
+        while (at < op->n && op->list[at] != p->axis)
+            at++;
+        p->axis = at;
+        break;
     case CKPT_RULE_SQUEEZE:
+        p->axis -= op->axis < p->axis;
+        break;
     case CKPT_RULE_UNSQUEEZE:
-        return op->axis == 0;
+        p->axis += op->axis <= p->axis;
+        break;
     default:
-        return false;
+        break;
+    }
+}
+
+/* What is flipped along its axis begins with its last piece. */
+static void reverse(struct ckpt_pieces *p) {
+    for (size_t i = 0; i < p->n / 2; i++) {
+        const struct ckpt_piece first = p->at[i];
+        p->at[i] = p->at[p->n - 1 - i];
+        p->at[p->n - 1 - i] = first;
     }
 }
 
@@ -344,9 +411,10 @@ int ckpt_pieces_apply(struct ckpt_pieces *p, const struct ckpt_rule_op *op, int6
     if (needs_axis(op->kind) && op->axis >= ndim)
         return ckpt_fail(err, -EINVAL, "%s: axis %u of a tensor of rank %u", ckpt_rule_op_name(op),
                          op->axis, ndim);
-    if (p->n > 1 && tears_axis_0(op))
-        return ckpt_fail(err, -EOPNOTSUPP, "%s: moves the axis along which sources are joined",
-                         ckpt_rule_op_name(op));
+    if (p->n > 1 && tears(p, op))
+        return ckpt_fail(err, -EOPNOTSUPP,
+                         "%s: would break axis %u, along which sources are joined",
+                         ckpt_rule_op_name(op), p->axis);
     switch (op->kind) {
     case CKPT_RULE_SLICE:
         return slice_rule(p, op, err);
@@ -362,5 +430,8 @@ int ckpt_pieces_apply(struct ckpt_pieces *p, const struct ckpt_rule_op *op, int6
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < p->n; i++)
         rc = apply_each(p, &p->at[i], op, err);
+    if (op->kind == CKPT_RULE_FLIP && op->axis == p->axis)
+        reverse(p);
+    follow_axis(p, op);
     return rc;
 }

@@ -98,9 +98,17 @@ static int read_axis(struct op_reader *o, struct ckpt_rule_op *op) {
     return take_axis(o, &op->axis);
 }
 
+/* Equal blocks, or the length of each; one of them may be -1, the rest. */
 static int read_split(struct op_reader *o, struct ckpt_rule_op *op) {
-    const int rc = read_axis(o, op);
-    return rc ? rc : take_integer(o, 1, &op->count);
+    int rc = read_axis(o, op);
+    if (rc || !cJSON_IsArray(o->arg))
+        return rc ? rc : take_integer(o, 1, &op->count);
+    rc = take_list(o, -1, op);
+    uint32_t rests = 0;
+    for (uint32_t i = 0; rc == 0 && i < op->n; i++)
+        rests += op->list[i] == -1;
+    op->count = op->n;
+    return rc == 0 && (op->n == 0 || rests > 1) ? bad(o) : rc;
 }
 
 static int read_join(const struct op_reader *o, const cJSON *v, struct ckpt_rule_join *join) {
@@ -121,7 +129,7 @@ static int read_concat(struct op_reader *o, struct ckpt_rule_op *op) {
     if (rc)
         return rc;
     const int n = cJSON_IsArray(o->arg) ? cJSON_GetArraySize(o->arg) : 0;
-    if (op->axis != 0 || n < 1 || n >= (int)CKPT_RULE_PIECES_MAX)
+    if (n < 1 || n >= (int)CKPT_RULE_PIECES_MAX)
         return bad(o);
     struct ckpt_rule_join *join = ckpt_arena_array(&o->r->rules->arena, (size_t)n, sizeof *join);
     if (!join)
@@ -166,10 +174,11 @@ static const struct op_row {
     {"flip", CKPT_RULE_FLIP, read_axis, "[\"flip\", axis]"},
     {"squeeze", CKPT_RULE_SQUEEZE, read_axis, "[\"squeeze\", axis]"},
     {"unsqueeze", CKPT_RULE_UNSQUEEZE, read_axis, "[\"unsqueeze\", axis]"},
-    {"split", CKPT_RULE_SPLIT, read_split, "[\"split\", axis, blocks]"},
+    {"split", CKPT_RULE_SPLIT, read_split,
+     "[\"split\", axis, blocks] or [\"split\", axis, [lengths, one may be -1]]"},
     {"unstack", CKPT_RULE_UNSTACK, read_axis, "[\"unstack\", axis]"},
     {"concat", CKPT_RULE_CONCAT, read_concat,
-     "[\"concat\", 0, [keys, or [\"zeros\", [shape]]]]; only axis 0 can be joined"},
+     "[\"concat\", axis, [keys, or [\"zeros\", [shape]]]]"},
     {"zeros", CKPT_RULE_ZEROS, read_zeros, "[\"zeros\", [shape]]"},
     {"weight_norm", CKPT_RULE_WEIGHT_NORM, read_weight_norm, "[\"weight_norm\", key of g]"},
 };

@@ -29,6 +29,7 @@ struct check {
     const struct ckpt_adapted *tensor;
     uint32_t of_tensor;                 /* mismatches listed of this tensor */
     const struct ckpt_naive_norm *norm; /* what the part is computed from; NULL: it is copied */
+    uint64_t share, round;              /* units of the part, and of all parts, in one turn */
     uint8_t *served, *expected, *raw;
 };
 
@@ -103,18 +104,27 @@ static void compare_block(struct check *c, uint64_t first, int64_t n, uint32_t u
                          c->served + i * unit, unit);
 }
 
+/* The unit of the adapted tensor that shows unit i of a part, whose first is unit `at` there. */
+static uint64_t shown_at(const struct check *c, uint64_t at, int64_t i) {
+    const uint64_t unit = (uint64_t)i;
+    return unit / c->share * c->round + at + unit % c->share;
+}
+
 /* Units [first, end) of a part, whose first is unit `at` of the adapted tensor. */
 static int check_units(struct check *c, const struct ckpt_naive *naive, uint64_t at, int64_t first,
                        int64_t end, uint32_t unit, struct ckpt_err *err) {
     int rc = 0;
-    for (int64_t done = first; rc == 0 && done < end; done += BLOCK_UNITS) {
-        const int64_t n = end - done < BLOCK_UNITS ? end - done : BLOCK_UNITS;
-        rc = ckpt_reader_read(c->reader, c->tensor, (at + (uint64_t)done) * unit, (size_t)n * unit,
-                              c->served, err);
+    int64_t n;
+    for (int64_t done = first; rc == 0 && done < end; done += n) {
+        const uint64_t from = shown_at(c, at, done);
+        const int64_t left = (int64_t)(c->share - (uint64_t)done % c->share);
+        n = end - done < BLOCK_UNITS ? end - done : BLOCK_UNITS;
+        n = n < left ? n : left;
+        rc = ckpt_reader_read(c->reader, c->tensor, from * unit, (size_t)n * unit, c->served, err);
         if (rc == 0)
             rc = expect(c, naive, done, n, unit, err);
         if (rc == 0)
-            compare_block(c, at + (uint64_t)done, n, unit);
+            compare_block(c, from, n, unit);
         if (rc == 0)
             rc = ckpt_exec_check(c->exec, err);
     }
@@ -188,11 +198,14 @@ static int check_shape(const struct ckpt_adapted *t, struct ckpt_err *err) {
 static int check_tensor(struct check *c, struct ckpt_err *err) {
     const struct ckpt_adapted *const t = c->tensor;
     const uint32_t unit = ckpt_dtype_info(t->dtype)->unit_bytes;
+    const uint64_t turns = t->turns > 1 ? t->turns : 1;
     uint64_t at = 0;
     int rc = check_shape(t, err);
+    c->round = t->nbytes / unit / turns;
     for (uint32_t i = 0; rc == 0 && i < t->nparts; i++) {
+        c->share = t->part[i].nbytes / unit / turns;
         rc = check_part(c, &t->part[i], at, unit, err);
-        at += t->part[i].nbytes / unit;
+        at += c->share;
     }
     return rc;
 }

@@ -83,6 +83,21 @@ static void set_part(struct world *w, struct ckpt_adapted *t, uint32_t i,
     t->source = t->source ? t->source : source;
 }
 
+/* Parts that lie one behind the other are dealt out in turns. */
+static void take_turns(const struct ckpt_adapted *t, uint8_t *bytes) {
+    uint8_t *const copy = malloc(t->nbytes), *out = bytes;
+    memcpy(copy, bytes, t->nbytes);
+    for (uint64_t turn = 0; turn < t->turns; turn++) {
+        const uint8_t *part = copy;
+        for (uint32_t p = 0; p < t->nparts; part += t->part[p++].nbytes) {
+            const size_t share = t->part[p].nbytes / t->turns;
+            memcpy(out, part + turn * share, share);
+            out += share;
+        }
+    }
+    free(copy);
+}
+
 /* The bytes a tensor must have, one element after the other. */
 static void finish_tensor(struct world *w, struct ckpt_adapted *t) {
     const uint8_t *const base = w->file->data; /* both blobs hold the same bytes */
@@ -101,6 +116,7 @@ static void finish_tensor(struct world *w, struct ckpt_adapted *t) {
             ckpt_element_convert(&t->map, base + at, out + i * size);
         }
     }
+    take_turns(t, w->expected[t - w->tensor]);
 }
 
 /* One part: `shape` of `from`, permuted by `order` (NULL: as it is). */
@@ -148,6 +164,25 @@ static void add_joined(struct world *w) {
     finish_tensor(w, t);
 }
 
+/* A join along the second axis: [rows, a], zeros, [rows, b] of which the last is transposed. */
+static void add_side_by_side(struct world *w, int64_t rows, int64_t a, int64_t b) {
+    struct ckpt_adapted *const t =
+        add_tensor(w, 3, (struct ckpt_element_map){CKPT_DT_F32, CKPT_DT_F32, 0, 0, 0});
+    const struct ckpt_tensor *const x =
+        add_source(w, w->in_file, CKPT_DT_F32, (int64_t[]){rows, a}, 2, 128);
+    const struct ckpt_tensor *const y =
+        add_source(w, w->in_file, CKPT_DT_F32, (int64_t[]){b, rows}, 2, 4);
+    struct ckpt_view v;
+    assert_int_equal(ckpt_view_init(&v, x, NULL), 0);
+    set_part(w, t, 0, x, &v);
+    assert_int_equal(ckpt_view_init(&v, y, NULL), 0);
+    assert_int_equal(ckpt_view_permute(&v, (uint32_t[]){1, 0}, 2, NULL), 0);
+    set_part(w, t, 2, y, &v);
+    t->part[1].nbytes = (uint64_t)rows * 12;
+    t->turns = (uint64_t)rows;
+    finish_tensor(w, t);
+}
+
 #define SAME(dtype) ((struct ckpt_element_map){dtype, dtype, false, false, false})
 #define CAST(from, to) ((struct ckpt_element_map){from, to, false, false, false})
 
@@ -176,6 +211,8 @@ static void add_tensors(struct world *w) {
     add_columns(w, CKPT_DT_U8, 9000, 100, 3, 12);      /* of 12: through bands */
     add_columns(w, CKPT_DT_F16, 9000, 100, 3, 1);      /* strided */
     add_joined(w);
+    add_side_by_side(w, 40, 9000, 5000); /* from the mapping and from bands */
+    add_side_by_side(w, 3000, 2, 7);     /* shares too small for iovecs: copied */
 }
 
 static void open_world(struct world *w) {

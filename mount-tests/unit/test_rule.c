@@ -7,10 +7,10 @@
 #include "adapters/model.h"
 #include "adapters/rule.h"
 
-/* The elements of a part, by stepping through its walk as plainly as can be. */
-static void print_part(const struct ckpt_part *p, struct ckpt_str *s) {
+/* Elements [first, first + n) of a part, by stepping through its walk as plainly as can be. */
+static void print_part(const struct ckpt_part *p, int64_t first, int64_t n, struct ckpt_str *s) {
     if (!p->walk) {
-        for (uint64_t i = 0; i < p->nbytes / 4; i++)
+        for (int64_t i = 0; i < n; i++)
             ckpt_str_puts(s, " 0");
         return;
     }
@@ -18,7 +18,7 @@ static void print_part(const struct ckpt_part *p, struct ckpt_str *s) {
     const struct ckpt_walk *w = p->walk;
     assert_int_equal(
         p->source->blob->ops->pin(p->source->blob, 0, p->source->blob->size, &pin, NULL), 0);
-    for (int64_t i = 0; i < w->count; i++) {
+    for (int64_t i = first; i < first + n; i++) {
         int64_t at = w->offset, rest = i;
         for (uint32_t d = w->npairs; d-- > 0; rest /= w->pair[d].size)
             at += rest % w->pair[d].size * w->pair[d].stride;
@@ -37,8 +37,13 @@ static void print_tensor(const struct ckpt_adapted *t, struct ckpt_str *s) {
     for (const char *const *op = t->ops; *op; op++)
         ckpt_str_printf(s, " %s", *op);
     ckpt_str_puts(s, " :");
-    for (uint32_t i = 0; i < t->nparts; i++)
-        print_part(&t->part[i], s);
+    const int64_t turns = t->turns > 1 ? (int64_t)t->turns : 1;
+    for (int64_t turn = 0; turn < turns; turn++) {
+        for (uint32_t i = 0; i < t->nparts; i++) {
+            const int64_t share = (int64_t)t->part[i].nbytes / 4 / turns;
+            print_part(&t->part[i], turn * share, share, s);
+        }
+    }
 }
 
 struct one {
