@@ -24,7 +24,7 @@ struct ckpt_module {
     struct ckpt_text name;      /* its name in its parent: "norm1" */
     int32_t parent;             /* -1: a root */
     const struct ckpt_value
-        *attributes; /* dict of the plain ones: numbers, bools, strings, tuples */
+        *attributes; /* dict of the plain ones: numbers, bools, strings, functions, tuples */
 };
 
 struct ckpt_named_value {

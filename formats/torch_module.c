@@ -135,9 +135,9 @@ static int add_children(struct torch_walk *w, const struct place *at, int32_t mo
     return 0;
 }
 
-/* None, numbers, text, and short tuples and lists of them. */
+/* None, numbers, text, functions by their names, and short tuples and lists of them. */
 static bool is_plain_attribute(const struct ckpt_value *v, int depth) {
-    if (v->kind <= CKPT_VALUE_STR)
+    if (v->kind <= CKPT_VALUE_STR || v->kind == CKPT_VALUE_GLOBAL)
         return true;
     if (!pickle_is_seq(v) || v->seq.n > ATTRIBUTE_ITEMS_MAX || depth == ATTRIBUTE_DEPTH_MAX)
         return false;

@@ -19,18 +19,26 @@ const struct ckpt_op *ckpt_op_find(struct ckpt_text name) {
     return NULL;
 }
 
-int ckpt_op_run(const struct ckpt_op *op, const struct ckpt_arg *arg, uint32_t nargs,
-                struct ckpt_exec *exec, struct ckpt_array *out, struct ckpt_err *err) {
-    struct ckpt_call c = {.op = op, .arg = arg, .nargs = nargs, .exec = exec, .out = out};
-    memset(out, 0, sizeof(*out));
+int ckpt_op_run_all(const struct ckpt_op *op, const struct ckpt_arg *arg, uint32_t nargs,
+                    struct ckpt_exec *exec, struct ckpt_array *out, uint32_t nout,
+                    struct ckpt_err *err) {
+    struct ckpt_call c = {
+        .op = op, .arg = arg, .nargs = nargs, .exec = exec, .out = out, .nout = nout};
+    memset(out, 0, nout * sizeof(*out));
     int rc = ckpt_exec_check(exec, err);
     if (rc < 0)
         return rc;
     rc = op->run(&c, err);
     if (rc == 0)
         return 0;
-    ckpt_array_fini(out);
+    for (uint32_t i = 0; i < nout; i++)
+        ckpt_array_fini(&out[i]);
     return rc == -EINTR ? rc : ckpt_fail_in(err, "%s", op->name);
+}
+
+int ckpt_op_run(const struct ckpt_op *op, const struct ckpt_arg *arg, uint32_t nargs,
+                struct ckpt_exec *exec, struct ckpt_array *out, struct ckpt_err *err) {
+    return ckpt_op_run_all(op, arg, nargs, exec, out, 1, err);
 }
 
 const struct ckpt_arg *ckpt_call_arg(const struct ckpt_call *c, const char *name) {

@@ -23,6 +23,7 @@ enum ckpt_arg_kind {
     CKPT_ARG_BOOL,
     CKPT_ARG_INTS,
     CKPT_ARG_STRING,
+    CKPT_ARG_LIST, /* of arrays or parameters */
 };
 
 struct ckpt_arg {
@@ -39,6 +40,10 @@ struct ckpt_arg {
             uint32_t n;
         } ints;
         const char *string;
+        struct {
+            const struct ckpt_arg *v;
+            uint32_t n;
+        } list;
     };
 };
 
@@ -59,7 +64,8 @@ struct ckpt_call {
     const struct ckpt_arg *arg;
     uint32_t nargs;
     struct ckpt_exec *exec;
-    struct ckpt_array *out;
+    struct ckpt_array *out; /* results, in the schema's order */
+    uint32_t nout;          /* how many of them are wanted: at least one */
 };
 
 struct ckpt_op {
@@ -74,6 +80,10 @@ const struct ckpt_op *ckpt_op_find(struct ckpt_text name); /* NULL: none */
 /* Runs op; *out is the (first) result. A sentence in err begins with the operation's name. */
 int ckpt_op_run(const struct ckpt_op *op, const struct ckpt_arg *arg, uint32_t nargs,
                 struct ckpt_exec *exec, struct ckpt_array *out, struct ckpt_err *err) CKPT_CHECKED;
+/* The same for an operation of several results: out[0] to out[nout - 1]. */
+int ckpt_op_run_all(const struct ckpt_op *op, const struct ckpt_arg *arg, uint32_t nargs,
+                    struct ckpt_exec *exec, struct ckpt_array *out, uint32_t nout,
+                    struct ckpt_err *err) CKPT_CHECKED;
 
 /* For the operations themselves. An argument that is absent or None: */
 const struct ckpt_arg *ckpt_call_arg(const struct ckpt_call *c, const char *name); /* NULL */
@@ -121,5 +131,8 @@ int ckpt_op_identity(struct ckpt_call *c, struct ckpt_err *err);
 int ckpt_op_softmax(struct ckpt_call *c, struct ckpt_err *err);
 int ckpt_op_log_softmax(struct ckpt_call *c, struct ckpt_err *err);
 int ckpt_op_elementwise(struct ckpt_call *c, struct ckpt_err *err); /* by c->op->name */
+int ckpt_op_prelu(struct ckpt_call *c, struct ckpt_err *err);
+int ckpt_op_scaled_dot_product_attention(struct ckpt_call *c, struct ckpt_err *err);
+int ckpt_op_rnn(struct ckpt_call *c, struct ckpt_err *err); /* by c->op->name */
 
 #endif

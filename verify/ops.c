@@ -56,6 +56,28 @@ const struct ckpt_op ckpt_ops[] = {
      "embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, "
      "bool scale_grad_by_freq=False, bool sparse=False) -> Tensor",
      ckpt_op_embedding},
+    {"scaled_dot_product_attention",
+     "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, "
+     "Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, float? scale=None, "
+     "bool enable_gqa=False) -> Tensor",
+     ckpt_op_scaled_dot_product_attention},
+    {"lstm",
+     "lstm.input(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, "
+     "float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)",
+     ckpt_op_rnn},
+    {"gru",
+     "gru.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, "
+     "float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
+     ckpt_op_rnn},
+    {"rnn_tanh",
+     "rnn_tanh.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, "
+     "float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
+     ckpt_op_rnn},
+    {"rnn_relu",
+     "rnn_relu.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, "
+     "float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
+     ckpt_op_rnn},
+    {"prelu", "prelu(Tensor self, Tensor weight) -> Tensor", ckpt_op_prelu},
     {"softmax", "softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
      ckpt_op_softmax},
     {"log_softmax", "log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",

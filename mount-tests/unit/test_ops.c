@@ -19,6 +19,8 @@
 #include "verify/op.h"
 
 #define MAX_ARGS 12
+#define MAX_LIST 24
+#define MAX_RESULTS 3
 
 static cJSON *load_cases(void) {
     FILE *const f = fopen(FIXTURES "/verify/op_cases.json", "rb");
@@ -62,6 +64,9 @@ struct bound {
     struct ckpt_array array[MAX_ARGS];
     struct ckpt_param param[MAX_ARGS];
     int64_t ints[MAX_ARGS][4];
+    struct ckpt_arg list[MAX_ARGS][MAX_LIST];
+    struct ckpt_array listed[MAX_ARGS][MAX_LIST];
+    struct ckpt_param listed_param[MAX_ARGS][MAX_LIST];
     uint32_t n;
 };
 
@@ -80,6 +85,25 @@ static void turn(struct bound *b, uint32_t i) {
     b->param[i].in_out = true;
 }
 
+static void bind_list(struct bound *b, uint32_t i, const cJSON *v, bool as_params) {
+    struct ckpt_arg *const a = &b->arg[i];
+    a->kind = CKPT_ARG_LIST;
+    a->list.v = b->list[i];
+    const cJSON *e;
+    cJSON_ArrayForEach(e, v) {
+        const uint32_t k = a->list.n++;
+        struct ckpt_arg *const one = &b->list[i][k];
+        assert_true(k < MAX_LIST);
+        b->listed[i][k] = array_of(e);
+        b->listed_param[i][k] = ckpt_param_of_array(&b->listed[i][k], CKPT_TEXT("param"));
+        one->kind = as_params ? CKPT_ARG_PARAM : CKPT_ARG_ARRAY;
+        if (as_params)
+            one->param = &b->listed_param[i][k];
+        else
+            one->array = &b->listed[i][k];
+    }
+}
+
 static void bind_one(struct bound *b, const cJSON *v, bool as_params, bool burn) {
     const uint32_t i = b->n++;
     struct ckpt_arg *const a = &b->arg[i];
@@ -96,6 +120,8 @@ static void bind_one(struct bound *b, const cJSON *v, bool as_params, bool burn)
         b->param[i] = ckpt_param_of_array(&b->array[i], CKPT_TEXT("weight"));
         if (burn)
             turn(b, i);
+    } else if (cJSON_IsArray(v) && cJSON_IsObject(v->child)) {
+        bind_list(b, i, v, as_params);
     } else if (cJSON_IsArray(v)) {
         a->kind = CKPT_ARG_INTS;
         a->ints.v = b->ints[i];
@@ -120,8 +146,22 @@ static void bind_one(struct bound *b, const cJSON *v, bool as_params, bool burn)
 }
 
 static void bound_fini(struct bound *b) {
-    for (uint32_t i = 0; i < b->n; i++)
+    for (uint32_t i = 0; i < b->n; i++) {
         ckpt_array_fini(&b->array[i]);
+        for (uint32_t k = 0; k < MAX_LIST; k++)
+            ckpt_array_fini(&b->listed[i][k]);
+    }
+}
+
+static void expect(const cJSON *c, const cJSON *wanted, struct ckpt_array *out) {
+    struct ckpt_array expected = array_of(wanted);
+    struct ckpt_diff d;
+    assert_int_equal(ckpt_diff(&expected, out, 2e-6, 2e-6, &d, NULL), 0);
+    if (!d.allclose)
+        fail_msg("%s: max_abs %g, shapes %s", get(c, "name")->valuestring, d.max_abs,
+                 d.shape_match ? "match" : "differ");
+    ckpt_array_fini(out);
+    ckpt_array_fini(&expected);
 }
 
 static void run_case(const cJSON *c, uint64_t band, bool as_params, bool burn) {
@@ -136,16 +176,14 @@ static void run_case(const cJSON *c, uint64_t band, bool as_params, bool burn) {
     }
     struct ckpt_exec exec = {.memory.limit = 1 << 24, .band = band};
     struct ckpt_err err = {0};
-    struct ckpt_array out, expected = array_of(get(c, "out"));
-    if (ckpt_op_run(op, b.arg, b.n, &exec, &out, &err) < 0)
+    struct ckpt_array out[MAX_RESULTS];
+    const uint32_t nout = 1 + (uint32_t)cJSON_GetArraySize(get(c, "more"));
+    assert_true(nout <= MAX_RESULTS);
+    if (ckpt_op_run_all(op, b.arg, b.n, &exec, out, nout, &err) < 0)
         fail_msg("%s: %s", get(c, "name")->valuestring, err.text);
-    struct ckpt_diff d;
-    assert_int_equal(ckpt_diff(&expected, &out, 2e-6, 2e-6, &d, NULL), 0);
-    if (!d.allclose)
-        fail_msg("%s: max_abs %g, shapes %s", get(c, "name")->valuestring, d.max_abs,
-                 d.shape_match ? "match" : "differ");
-    ckpt_array_fini(&out);
-    ckpt_array_fini(&expected);
+    expect(c, get(c, "out"), &out[0]);
+    for (uint32_t i = 1; i < nout; i++)
+        expect(c, cJSON_GetArrayItem(get(c, "more"), (int)i - 1), &out[i]);
     bound_fini(&b);
     assert_int_equal(exec.memory.used, 0);
 }
@@ -212,6 +250,11 @@ static void wrong_shapes(void **state) {
     refuse("batch_norm", (struct ckpt_arg[]){args[0]}, 1, "running_mean", &exec);
     args[1].array = &x;
     refuse("linear", args, 3, "bias has shape [3], expected [2]", &exec);
+    struct ckpt_arg rnn[] = {args[0], {.name = "params", .kind = CKPT_ARG_LIST}};
+    refuse("prelu",
+           (struct ckpt_arg[]){{.name = "self", .kind = CKPT_ARG_ARRAY, .array = &x}, args[1]}, 2,
+           "6 elements, expected 1 or 3", &exec);
+    refuse("lstm", rnn, 2, "an input of 2 dimensions", &exec);
     exec.memory.limit = 8;
     refuse("linear", args, 2, "verify_memory", &exec);
     atomic_bool cancel = true;
