@@ -24,6 +24,7 @@ struct place {
     size_t list, key;
     uint64_t number;
     size_t begin, end; /* bytes of the key */
+    uint64_t inside;   /* hash of what stands behind the number */
 };
 
 struct places {
@@ -76,7 +77,10 @@ static int find_places(struct places *p, struct ckpt_strmap *lists, struct ckpt_
     for (size_t begin = 0, end; begin <= key.n; begin = end + 1) {
         const char *dot = memchr(key.s + begin, '.', key.n - begin);
         end = dot ? (size_t)(dot - key.s) : key.n;
-        struct place place = {.key = index, .begin = begin, .end = end};
+        struct place place = {.key = index,
+                              .begin = begin,
+                              .end = end,
+                              .inside = ckpt_text_hash(key.s + end, key.n - end)};
         if (!parse_number((struct ckpt_text){key.s + begin, end - begin}, &place.number))
             continue;
         const struct ckpt_text name = {key.s, begin ? begin - 1 : 0};
@@ -103,9 +107,64 @@ static int by_key_then_place(const void *x, const void *y) {
     return (a->begin > b->begin) - (a->begin < b->begin);
 }
 
+/* --- what becomes of a list --- */
+
+static size_t count_dots(const char *s, size_t n) {
+    size_t dots = 0;
+    for (size_t i = 0; i < n; i++)
+        dots += s[i] == '.';
+    return dots;
+}
+
+/* Looks at one list's places [at, end), sorted by number. numbers: room for as many. */
+static struct ckpt_renumbered_list look_at_list(const struct place *at, const struct place *end,
+                                                const struct ckpt_text *key, uint64_t *numbers) {
+    const struct ckpt_text own = key[at->key];
+    struct ckpt_renumbered_list list = {.name = {own.s, at->begin ? at->begin - 1 : 0},
+                                        .number = numbers,
+                                        .key = at->key,
+                                        .segments = count_dots(own.s + at->end, own.n - at->end),
+                                        .alike = true};
+    uint64_t first = 0, inside = 0; /* sums of hashes: whatever the keys' order */
+    for (const struct place *p = at; p < end; p++) {
+        if (p == at || p->number != p[-1].number) {
+            list.alike &= list.n < 2 || inside == first;
+            first = list.n == 1 ? inside : first;
+            inside = 0;
+            numbers[list.n++] = p->number;
+        }
+        inside += p->inside;
+        list.deep |= count_dots(key[p->key].s + p->end, key[p->key].n - p->end) > 1;
+    }
+    list.alike &= list.n > 1 && inside == first;
+    return list;
+}
+
+static bool has_holes(const struct ckpt_renumbered_list *list) {
+    return list->number[list->n - 1] != list->n - 1;
+}
+
+/* Each list in its turn: [from, to) of the places. */
+static int note_lists(const struct places *p, const struct ckpt_text *key, size_t nlists,
+                      struct ckpt_arena *a, struct ckpt_renumbered *done) {
+    uint64_t *numbers = ckpt_arena_array(a, p->n, sizeof *numbers);
+    done->list = ckpt_arena_array(a, nlists, sizeof *done->list);
+    if (!numbers || !done->list)
+        return -ENOMEM;
+    for (size_t i = 0, j; i < p->n; i = j) {
+        for (j = i + 1; j < p->n && p->at[j].list == p->at[i].list;)
+            j++;
+        const struct ckpt_renumbered_list list = look_at_list(&p->at[i], &p->at[j], key, numbers);
+        if (!has_holes(&list))
+            continue;
+        done->list[done->nlists++] = list;
+        numbers += list.n;
+    }
+    return 0;
+}
+
 /* Each number becomes its rank among the distinct ones of its list. */
 static void rank_numbers(struct places *p) {
-    qsort(p->at, p->n, sizeof *p->at, by_list_then_number);
     uint64_t rank = 0, last = 0;
     for (size_t i = 0; i < p->n; i++) {
         const bool new_list = i == 0 || p->at[i].list != p->at[i - 1].list;
@@ -114,7 +173,6 @@ static void rank_numbers(struct places *p) {
         rank = new_list ? 0 : rank + new_number;
         p->at[i].number = rank;
     }
-    qsort(p->at, p->n, sizeof *p->at, by_key_then_place);
 }
 
 /* The key with its places [from, to) rewritten. */
@@ -150,7 +208,11 @@ int ckpt_contiguous_keys(struct ckpt_text *key, size_t nkeys, struct ckpt_regex 
     CKPT_AUTO(free) struct place *owned = places.at;
     if (rc || places.n == 0)
         return rc;
+    qsort(owned, places.n, sizeof *owned, by_list_then_number);
+    if (note_lists(&places, key, lists.count, a, done))
+        return ckpt_fail_memory(err, "renumbering");
     rank_numbers(&places);
+    qsort(owned, places.n, sizeof *owned, by_key_then_place);
     for (size_t i = 0, j; rc == 0 && i < places.n; i = j) {
         for (j = i + 1; j < places.n && owned[j].key == owned[i].key;)
             j++;
@@ -174,41 +236,52 @@ static int open_except(struct ckpt_build *b, struct ckpt_regex **except) {
     return ckpt_regex_new(ckpt_text_of(pattern), false, "contiguous_except=", except, b->err);
 }
 
-/* Puts the new keys into the items. */
-static void take_keys(struct ckpt_build *b, const struct ckpt_text *key) {
+/* The keys of the model, and of each its item. */
+static int gather_keys(struct ckpt_build *b, struct ckpt_text **key, size_t **item, size_t *n) {
+    struct ckpt_arena *a = &b->model->arena;
+    *key = ckpt_arena_array(a, b->nitems, sizeof **key);
+    *item = ckpt_arena_array(a, b->nitems, sizeof **item);
+    if (!*key || !*item)
+        return ckpt_fail_memory(b->err, "renumbering");
+    *n = 0;
     for (size_t i = 0; i < b->nitems; i++) {
-        struct ckpt_item *item = &b->item[i];
-        if (!item->in_model)
+        if (!b->item[i].in_model)
             continue;
-        item->renumbered = !ckpt_text_eq(item->key, *key);
-        item->key = *key++;
+        (*key)[*n] = b->item[i].key;
+        (*item)[(*n)++] = i;
     }
+    return 0;
 }
 
-int ckpt_renumber_items(struct ckpt_build *b) {
-    CKPT_AUTO(regex) struct ckpt_regex *except = NULL;
-    struct ckpt_arena *a = &b->model->arena;
+static int renumber(struct ckpt_build *b, struct ckpt_regex *except) {
+    struct ckpt_text *key;
+    size_t *item, n;
     struct ckpt_renumbered done;
-    int rc = open_except(b, &except);
+    int rc = gather_keys(b, &key, &item, &n);
+    if (rc == 0)
+        rc = ckpt_contiguous_keys(key, n, except, &b->model->arena, &done, b->err);
+    if (rc == 0)
+        rc = ckpt_report_renumbered(b, &done, item);
     if (rc)
         return rc;
-    if (!wanted(b))
-        return except ? ckpt_build_warn(b, "contiguous_except= has no effect: indices are not "
-                                           "renumbered here without contiguous=on")
-                      : 0;
-    struct ckpt_text *key = ckpt_arena_array(a, b->nitems, sizeof *key);
-    if (!key)
-        return ckpt_fail_memory(b->err, "renumbering");
-    size_t n = 0;
-    for (size_t i = 0; i < b->nitems; i++)
-        if (b->item[i].in_model)
-            key[n++] = b->item[i].key;
-    rc = ckpt_contiguous_keys(key, n, except, a, &done, b->err);
-    if (rc)
-        return rc;
-    take_keys(b, key);
+    for (size_t i = 0; i < n; i++) {
+        b->item[item[i]].renumbered = !ckpt_text_eq(b->item[item[i]].key, key[i]);
+        b->item[item[i]].key = key[i];
+    }
     b->model->nrenumbered = done.changed;
     return except && done.exempt == 0 ? ckpt_build_warn(b, "contiguous_except='%s' matches no list",
                                                         b->options->contiguous_except)
                                       : 0;
+}
+
+int ckpt_renumber_items(struct ckpt_build *b) {
+    CKPT_AUTO(regex) struct ckpt_regex *except = NULL;
+    const int rc = open_except(b, &except);
+    if (rc)
+        return rc;
+    if (wanted(b))
+        return renumber(b, except);
+    return except ? ckpt_build_warn(b, "contiguous_except= has no effect: indices are not "
+                                       "renumbered here without contiguous=on")
+                  : 0;
 }

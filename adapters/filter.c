@@ -38,6 +38,13 @@ static int mark(struct ckpt_build *b, const char *option, const char *const *pat
     return 0;
 }
 
+static size_t count_in_model(const struct ckpt_model *m) {
+    size_t n = 0;
+    for (size_t i = 0; i < m->ntensors; i++)
+        n += m->tensor[i].in_model;
+    return n;
+}
+
 int ckpt_filter_tensors(struct ckpt_build *b) {
     const struct ckpt_adapt_options *o = b->options;
     struct ckpt_model *m = b->model;
@@ -53,11 +60,18 @@ int ckpt_filter_tensors(struct ckpt_build *b) {
     if (rc)
         return rc;
     size_t kept = 0;
+    const bool had_some = count_in_model(m) > 0;
     for (size_t i = 0; i < m->ntensors; i++)
         if ((o->ninclude == 0 || in[i]) && !out[i])
             m->tensor[kept++] = m->tensor[i];
     m->ntensors = kept;
-    return 0;
+    return had_some && count_in_model(m) == 0
+               ? ckpt_build_warn(b, "%s leave%s no tensor of the model: model.safetensors is empty",
+                                 o->ninclude == 0   ? "exclude="
+                                 : o->nexclude == 0 ? "include="
+                                                    : "include= and exclude=",
+                                 o->ninclude && o->nexclude ? "" : "s")
+               : 0;
 }
 
 int ckpt_check_keys(struct ckpt_build *b) {

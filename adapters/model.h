@@ -133,6 +133,8 @@ struct ckpt_model {
     struct ckpt_text suggested_prefix; /* common, not stripped: only suggested; "" none */
     struct ckpt_blob **computed;       /* tensors' blobs that no checkpoint holds */
     size_t ncomputed;
+    struct ckpt_text *list; /* the lists that were renumbered: "net: 0, 2 are now 0 to 1" */
+    size_t nlists;
     size_t nrenamed, nrenumbered, ntransposed, ncast;
     struct ckpt_arena arena;
 };

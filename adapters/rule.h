@@ -149,6 +149,16 @@ int ckpt_rule_takes(struct ckpt_build *b, const struct ckpt_strmap *keys,
 /* Fills keys. */
 int ckpt_rule_index_keys(struct ckpt_build *b, struct ckpt_strmap *keys) CKPT_CHECKED;
 
+/* Tensors that map= hid from the rules which would have changed them. */
+struct ckpt_rule_lost {
+    struct ckpt_str names;
+    size_t n;
+};
+/* Notes an item that no rule took, if it is one. */
+int ckpt_rule_note_lost(struct ckpt_build *b, const struct ckpt_strmap *keys,
+                        const struct ckpt_item *item, struct ckpt_rule_lost *lost) CKPT_CHECKED;
+int ckpt_rule_warn_lost(struct ckpt_build *b, const struct ckpt_rule_lost *lost) CKPT_CHECKED;
+
 /* ${index} of a name template becomes the number. 0 or -ENOMEM. */
 int ckpt_rule_put_index(struct ckpt_text text, int64_t index, struct ckpt_arena *a,
                         struct ckpt_text *out) CKPT_CHECKED;

@@ -25,12 +25,14 @@ struct apply {
     struct ckpt_strmap keys; /* of the model's items */
     struct match *match;     /* one an item */
     struct ckpt_pieces pieces, other;
+    struct ckpt_rule_lost lost;
 };
 
 static void apply_fini(struct apply *a) {
     ckpt_strmap_fini(&a->keys);
     ckpt_pieces_fini(&a->pieces);
     ckpt_pieces_fini(&a->other);
+    ckpt_str_fini(&a->lost.names);
 }
 #define ckpt_auto_apply apply_fini
 
@@ -96,7 +98,7 @@ static int match_item(struct apply *a, size_t i) {
             return mark_joined(a, f, rule, item->key);
         }
     }
-    return 0;
+    return ckpt_rule_note_lost(a->b, &a->keys, item, &a->lost);
 }
 
 static int check_closed(struct apply *a) {
@@ -124,6 +126,8 @@ static int match_all(struct apply *a) {
     int rc = ckpt_rule_index_keys(b, &a->keys);
     for (size_t i = 0; rc == 0 && i < b->nitems; i++)
         rc = b->item[i].in_model ? match_item(a, i) : 0;
+    if (rc == 0)
+        rc = ckpt_rule_warn_lost(b, &a->lost);
     return rc ? rc : check_closed(a);
 }
 

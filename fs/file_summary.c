@@ -187,6 +187,7 @@ int ckpt_files_add_summary(struct ckpt_session *s, struct ckpt_err *err) {
     put_texts(out, "Warnings about the file", c->warnings, c->nwarnings);
     put_texts(out, "Warnings", m->warnings, m->nwarnings);
     put_texts(out, "Other parts that could be the model", m->candidates, m->ncandidates);
+    put_texts(out, "Renumbered lists", m->list, m->nlists);
     put_tensors(out, m, "Changed tensors", is_changed, write_change);
     put_tensors(out, m, "Renamed", is_renamed, write_old_name);
     put_tensors(out, m, "Square weights, whose shape could not have told", is_square, write_square);

@@ -276,6 +276,14 @@ static void test_filter(void **state) {
     assert_string_equal(m->warnings[0].s,
                         "exclude='^n\\.gama$' matches no tensor; did you mean 'n.gamma'?");
     ckpt_model_free(m);
+    const char *const all[] = {".*"};
+    o = (struct ckpt_adapt_options){.exclude = all, .nexclude = 1};
+    m = build(c, &o);
+    assert_int_equal(m->ntensors, 0);
+    assert_int_equal(m->nwarnings, 1);
+    assert_string_equal(m->warnings[0].s,
+                        "exclude= leaves no tensor of the model: model.safetensors is empty");
+    ckpt_model_free(m);
     const char *const broken[] = {"["};
     o = (struct ckpt_adapt_options){.include = broken, .ninclude = 1};
     assert_non_null(strstr(refusal(c, &o), "include='[': the regex is wrong at byte 1"));
@@ -294,6 +302,30 @@ static void test_unused_map(void **state) {
     o.strict = true;
     assert_string_equal(refusal(c, &o), "map='^fc\\.wieght$' renames no key; did you mean "
                                         "'fc.weight'? (strict: a warning is an error)");
+    ckpt_checkpoint_close(c);
+}
+
+/* A name that no rule knows any more is told; one that the rule itself would have given is not. */
+static void test_lost_to_rules(void **state) {
+    (void)state;
+    struct ckpt_checkpoint *c = linear();
+    toy_tensor(c, "norm.weight", CKPT_DT_F32, "4", 0);
+    toy_tensor(c, "norm.bias", CKPT_DT_F32, "4", 0);
+    const struct ckpt_mapping map[] = {{CKPT_TEXT("fc.weight"), CKPT_TEXT("fc.w"), "map="},
+                                       {CKPT_TEXT("norm.weight"), CKPT_TEXT("norm.gamma"), "map="}};
+    struct ckpt_model *m = build(c, &(struct ckpt_adapt_options){.map = map, .nmap = 2});
+    assert_int_equal(m->ntransposed, 0);
+    assert_int_equal(m->nwarnings, 1);
+    assert_string_equal(m->warnings[0].s,
+                        "by the names that map= gave them no rule knows these tensors, which "
+                        "keep PyTorch's layout (1): fc.w (fc.weight, burn-store: rule 1); keep the "
+                        "last part of the name (weight), or rename in a rule (rules=)");
+    ckpt_model_free(m);
+    const struct ckpt_mapping folder = {CKPT_TEXT("^fc\\."), CKPT_TEXT("head."), "map="};
+    m = build(c, &(struct ckpt_adapt_options){.map = &folder, .nmap = 1});
+    assert_int_equal(m->ntransposed, 1);
+    assert_int_equal(m->nwarnings, 0);
+    ckpt_model_free(m);
     ckpt_checkpoint_close(c);
 }
 
@@ -418,6 +450,7 @@ int main(void) {
         cmocka_unit_test(test_clash),
         cmocka_unit_test(test_filter),
         cmocka_unit_test(test_unused_map),
+        cmocka_unit_test(test_lost_to_rules),
         cmocka_unit_test(test_dialects),
         cmocka_unit_test(test_ties),
         cmocka_unit_test(test_dtypes),
