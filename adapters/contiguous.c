@@ -254,8 +254,8 @@ static int gather_keys(struct ckpt_build *b, struct ckpt_text **key, size_t **it
 }
 
 static int renumber(struct ckpt_build *b, struct ckpt_regex *except) {
-    struct ckpt_text *key;
-    size_t *item, n;
+    struct ckpt_text *key = NULL;
+    size_t *item = NULL, n = 0;
     struct ckpt_renumbered done;
     int rc = gather_keys(b, &key, &item, &n);
     if (rc == 0)
