@@ -2,8 +2,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,59 +11,25 @@
 #include "base/json.h"
 #include "formats/limits.h"
 
-/*
- * Two kinds of errors meet here. Broken JSON ends the parse. A tensor that is wrong in itself (no
- * dtype, a shape that does not fit its range) is a *fault* of its entry: the rest of its object is
- * still passed over, then the fault refuses the file, or, with keep_going, stays in the table.
- */
 struct parser {
     struct ckpt_json json;
     struct ckpt_st_table *table;
-    struct ckpt_arena *arena;
-    struct ckpt_st_entry *entry; /* being read */
+    struct ckpt_entry_reader r;
     bool has_dtype, has_shape, has_offsets;
-    bool is_faulty;
-    struct ckpt_err fault; /* the first of the entry */
-    bool keep_going;
     uint64_t data_size;
-    struct ckpt_err *err;
 };
-
-static void fault(struct parser *p, const char *fmt, ...) CKPT_PRINTF(2, 3);
-static void fault(struct parser *p, const char *fmt, ...) {
-    if (p->is_faulty)
-        return;
-    char text[CKPT_ERR_TEXT];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    p->is_faulty = true;
-    ckpt_fail(&p->fault, -EINVAL, "tensor \"%.*s\": %s", CKPT_TEXT_ARGS(p->entry->key), text);
-}
-
-/* What the fault of the finished entry leads to. */
-static int settle_fault(struct parser *p) {
-    if (!p->is_faulty)
-        return 0;
-    p->is_faulty = false;
-    if (!p->keep_going)
-        return ckpt_fail(p->err, p->fault.code, "%s", p->fault.text);
-    p->entry->fault = ckpt_arena_copy(p->arena, p->fault.text, strlen(p->fault.text));
-    return p->entry->fault ? 0 : ckpt_fail_memory(p->err, "reading a safetensors header");
-}
 
 static int read_dtype(struct parser *p) {
     const int t = ckpt_json_next(&p->json);
     if (t != CKPT_JSON_STRING) {
         if (t >= 0)
-            fault(p, "its dtype is %s, expected a string", ckpt_json_token_name(t));
+            ckpt_entry_fault(&p->r, "its dtype is %s, expected a string", ckpt_json_token_name(t));
         return ckpt_json_skip(&p->json, t);
     }
-    p->entry->dtype = ckpt_dtype_by_name(p->json.text);
-    if (!ckpt_dtype_info(p->entry->dtype)
+    p->r.entry->dtype = ckpt_dtype_by_name(p->json.text);
+    if (!ckpt_dtype_info(p->r.entry->dtype)
              ->in_safetensors) /* C128 is a dtype, but not of this format */
-        fault(p, "unknown dtype \"%.*s\"", CKPT_TEXT_ARGS(p->json.text));
+        ckpt_entry_fault(&p->r, "unknown dtype \"%.*s\"", CKPT_TEXT_ARGS(p->json.text));
     p->has_dtype = true;
     return 0;
 }
@@ -78,18 +42,20 @@ static int read_numbers(struct parser *p, const char *what, uint64_t *numbers, u
     *n = 0;
     if (t != CKPT_JSON_ARRAY) {
         if (t >= 0)
-            fault(p, "its %s is %s, expected an array", what, ckpt_json_token_name(t));
+            ckpt_entry_fault(&p->r, "its %s is %s, expected an array", what,
+                             ckpt_json_token_name(t));
         return ckpt_json_skip(j, t);
     }
     while ((t = ckpt_json_next(j)) >= 0 && t != CKPT_JSON_ARRAY_END) {
         if (t != CKPT_JSON_INT)
-            fault(p, "its %s holds %s, expected integers", what, ckpt_json_token_name(t));
+            ckpt_entry_fault(&p->r, "its %s holds %s, expected integers", what,
+                             ckpt_json_token_name(t));
         else if (j->negative)
-            fault(p, "its %s holds the negative number %" PRId64, what, j->i);
+            ckpt_entry_fault(&p->r, "its %s holds the negative number %" PRId64, what, j->i);
         else if (j->u > limit)
-            fault(p, "its %s holds %" PRIu64 ", which is too large", what, j->u);
+            ckpt_entry_fault(&p->r, "its %s holds %" PRIu64 ", which is too large", what, j->u);
         else if (*n == max)
-            fault(p, "its %s holds more than %u numbers", what, max);
+            ckpt_entry_fault(&p->r, "its %s holds more than %u numbers", what, max);
         else
             numbers[(*n)++] = j->u;
         if (ckpt_json_skip(j, t))
@@ -100,15 +66,15 @@ static int read_numbers(struct parser *p, const char *what, uint64_t *numbers, u
 
 static int read_shape(struct parser *p) {
     uint64_t numbers[CKPT_NDIM_MAX];
-    const int rc = read_numbers(p, "shape", numbers, CKPT_NDIM_MAX, INT64_MAX, &p->entry->ndim);
+    const int rc = read_numbers(p, "shape", numbers, CKPT_NDIM_MAX, INT64_MAX, &p->r.entry->ndim);
     if (rc)
         return rc;
-    int64_t *shape = ckpt_arena_array(p->arena, p->entry->ndim, sizeof *shape);
+    int64_t *shape = ckpt_arena_array(p->r.arena, p->r.entry->ndim, sizeof *shape);
     if (!shape)
-        return ckpt_fail_memory(p->err, "reading a safetensors header");
-    for (uint32_t i = 0; i < p->entry->ndim; i++)
+        return ckpt_fail_memory(p->r.err, "reading a safetensors header");
+    for (uint32_t i = 0; i < p->r.entry->ndim; i++)
         shape[i] = (int64_t)numbers[i];
-    p->entry->shape = shape;
+    p->r.entry->shape = shape;
     p->has_shape = true;
     return 0;
 }
@@ -120,9 +86,9 @@ static int read_offsets(struct parser *p) {
     if (rc)
         return rc;
     if (n != 2)
-        fault(p, "its data_offsets holds %u numbers, expected 2", n);
-    p->entry->begin = numbers[0];
-    p->entry->end = numbers[1];
+        ckpt_entry_fault(&p->r, "its data_offsets holds %u numbers, expected 2", n);
+    p->r.entry->begin = numbers[0];
+    p->r.entry->end = numbers[1];
     p->has_offsets = true;
     return 0;
 }
@@ -138,16 +104,6 @@ static int read_member(struct parser *p) {
     return ckpt_json_skip(&p->json, ckpt_json_next(&p->json)); /* as the reference package does */
 }
 
-/* "F32 [2, 3]" for messages. */
-static const char *shape_text(char out[static 200], const struct ckpt_st_entry *e) {
-    const size_t cap = 200;
-    size_t n = (size_t)snprintf(out, cap, "%s [", ckpt_dtype_info(e->dtype)->name);
-    for (uint32_t i = 0; i < e->ndim && n < cap; i++)
-        n += (size_t)snprintf(out + n, cap - n, "%s%" PRId64, i ? ", " : "", e->shape[i]);
-    snprintf(out + (n < cap - 2 ? n : cap - 2), 2, "]");
-    return out;
-}
-
 static const char *missing_member(const struct parser *p) {
     return !p->has_dtype     ? "dtype"
            : !p->has_shape   ? "shape"
@@ -155,43 +111,22 @@ static const char *missing_member(const struct parser *p) {
                              : NULL;
 }
 
-/* The finished entry by itself: nothing is missing, and its range holds just what its shape needs.
- */
 static void check_entry(struct parser *p) {
-    const struct ckpt_st_entry *e = p->entry;
-    char shown[200];
-    uint64_t count, bytes;
     if (missing_member(p))
-        fault(p, "it has no %s", missing_member(p));
-    else if (p->is_faulty)
-        return; /* what it lacks would only repeat that */
-    else if (!ckpt_shape_count(e->shape, e->ndim, &count))
-        fault(p, "the element count of %s overflows", shape_text(shown, e));
-    else if (!ckpt_dtype_bytes(e->dtype, count, &bytes))
-        fault(p, "%s does not fill whole bytes below 2^64", shape_text(shown, e));
-    else if (e->begin > e->end)
-        fault(p, "its data_offsets %" PRIu64 "..%" PRIu64 " run backwards", e->begin, e->end);
-    else if (bytes != e->end - e->begin)
-        fault(p,
-              "%s needs %" PRIu64 " bytes, its data_offsets %" PRIu64 "..%" PRIu64 " hold %" PRIu64,
-              shape_text(shown, e), bytes, e->begin, e->end, e->end - e->begin);
-    else if (e->end > p->data_size)
-        fault(p,
-              "its data ends at byte %" PRIu64 " of the data, which has %" PRIu64
-              " bytes: the file is truncated or damaged",
-              e->end, p->data_size);
+        ckpt_entry_fault(&p->r, "it has no %s", missing_member(p));
+    ckpt_entry_check(&p->r, p->data_size);
 }
 
 static int add_entry(struct parser *p) {
     struct ckpt_st_table *t = p->table;
     if (t->n == CKPT_LIMIT_TENSORS)
-        return ckpt_fail(p->err, -E2BIG, "more than %u tensors (limit of tensors)",
+        return ckpt_fail(p->r.err, -E2BIG, "more than %u tensors (limit of tensors)",
                          CKPT_LIMIT_TENSORS);
-    const struct ckpt_text key = ckpt_text_copy(p->arena, p->json.text.s, p->json.text.n);
+    const struct ckpt_text key = ckpt_text_copy(p->r.arena, p->json.text.s, p->json.text.n);
     if (!key.s || !ckpt_array_grow(&t->entries, t->n, &t->cap, sizeof *t->entries))
-        return ckpt_fail_memory(p->err, "reading a safetensors header");
-    p->entry = &t->entries[t->n++];
-    *p->entry = (struct ckpt_st_entry){.key = key};
+        return ckpt_fail_memory(p->r.err, "reading a safetensors header");
+    p->r.entry = &t->entries[t->n++];
+    *p->r.entry = (struct ckpt_entry){.key = key};
     p->has_dtype = p->has_shape = p->has_offsets = false;
     return 0;
 }
@@ -203,9 +138,9 @@ static int read_entry(struct parser *p) {
     int t = ckpt_json_next(&p->json);
     if (t != CKPT_JSON_OBJECT) {
         if (t >= 0)
-            fault(p, "its entry is %s, expected an object", ckpt_json_token_name(t));
+            ckpt_entry_fault(&p->r, "its entry is %s, expected an object", ckpt_json_token_name(t));
         rc = ckpt_json_skip(&p->json, t);
-        return rc ? rc : settle_fault(p);
+        return rc ? rc : ckpt_entry_settle(&p->r);
     }
     while ((t = ckpt_json_next(&p->json)) == CKPT_JSON_KEY) {
         rc = read_member(p);
@@ -215,16 +150,16 @@ static int read_entry(struct parser *p) {
     if (t < 0)
         return t;
     check_entry(p);
-    return settle_fault(p);
+    return ckpt_entry_settle(&p->r);
 }
 
 static int add_pair(struct parser *p, struct ckpt_text key, struct ckpt_text value) {
     struct ckpt_st_table *t = p->table;
-    const struct ckpt_pair pair = {ckpt_text_copy(p->arena, key.s, key.n),
-                                   ckpt_text_copy(p->arena, value.s, value.n)};
+    const struct ckpt_pair pair = {ckpt_text_copy(p->r.arena, key.s, key.n),
+                                   ckpt_text_copy(p->r.arena, value.s, value.n)};
     if (!pair.key.s || !pair.value.s ||
         !ckpt_array_grow(&t->metadata, t->nmetadata, &t->metadata_cap, sizeof pair))
-        return ckpt_fail_memory(p->err, "reading a safetensors header");
+        return ckpt_fail_memory(p->r.err, "reading a safetensors header");
     t->metadata[t->nmetadata++] = pair;
     return 0;
 }
@@ -234,7 +169,7 @@ static int read_metadata(struct parser *p) {
     if (t == CKPT_JSON_NULL || t < 0) /* null counts as none, as in the reference package */
         return t < 0 ? t : 0;
     if (t != CKPT_JSON_OBJECT)
-        return ckpt_fail(p->err, -EINVAL, "__metadata__ is %s, expected an object",
+        return ckpt_fail(p->r.err, -EINVAL, "__metadata__ is %s, expected an object",
                          ckpt_json_token_name(t));
     while ((t = ckpt_json_next(&p->json)) == CKPT_JSON_KEY) {
         const struct ckpt_text key = p->json.text;
@@ -242,7 +177,7 @@ static int read_metadata(struct parser *p) {
         if (t < 0)
             return t;
         if (t != CKPT_JSON_STRING)
-            return ckpt_fail(p->err, -EINVAL, "__metadata__ \"%.*s\" is %s, expected a string",
+            return ckpt_fail(p->r.err, -EINVAL, "__metadata__ \"%.*s\" is %s, expected a string",
                              CKPT_TEXT_ARGS(key), ckpt_json_token_name(t));
         const int rc = add_pair(p, key, p->json.text);
         if (rc)
@@ -256,7 +191,7 @@ static int read_header(struct parser *p) {
     if (t < 0)
         return t;
     if (t != CKPT_JSON_OBJECT)
-        return ckpt_fail(p->err, -EINVAL, "the header is %s, expected an object",
+        return ckpt_fail(p->r.err, -EINVAL, "the header is %s, expected an object",
                          ckpt_json_token_name(t));
     while ((t = ckpt_json_next(&p->json)) == CKPT_JSON_KEY) {
         const int rc =
@@ -267,62 +202,36 @@ static int read_header(struct parser *p) {
     return t < 0 ? t : ckpt_json_next(&p->json); /* EOF is 0 */
 }
 
-static int by_range(const void *x, const void *y) {
-    const struct ckpt_st_entry *a = *(struct ckpt_st_entry *const *)x,
-                               *b = *(struct ckpt_st_entry *const *)y;
-    if (a->begin != b->begin)
-        return a->begin < b->begin ? -1 : 1;
-    if (a->end != b->end)
-        return a->end < b->end ? -1 : 1;
-    return (a > b) - (a < b);
-}
-
-/* The sound entries by ascending range; *n gets their count. NULL: out of memory. */
-static struct ckpt_st_entry **sort_entries(const struct ckpt_st_table *t, size_t *n) {
-    struct ckpt_st_entry **sorted = calloc(t->n + 1, sizeof *sorted);
-    bool in_order = true;
-    *n = 0;
-    for (size_t i = 0; sorted && i < t->n; i++) {
-        if (t->entries[i].fault)
-            continue;
-        sorted[*n] = &t->entries[i];
-        in_order = in_order && (*n == 0 || by_range(&sorted[*n - 1], &sorted[*n]) < 0);
-        ++*n;
-    }
-    if (sorted && !in_order)
-        qsort(sorted, *n, sizeof *sorted, by_range);
-    return sorted;
-}
-
 /* The ranges have to tile the data: each begins where the one before it ends. */
 static int check_tiling(struct parser *p) {
     size_t n;
-    CKPT_AUTO(free) struct ckpt_st_entry **sorted = sort_entries(p->table, &n);
+    CKPT_AUTO(free)
+    struct ckpt_entry **sorted = ckpt_entries_by_range(p->table->entries, p->table->n, &n);
     if (!sorted)
-        return ckpt_fail_memory(p->err, "reading a safetensors header");
+        return ckpt_fail_memory(p->r.err, "reading a safetensors header");
     uint64_t end = 0;
     for (size_t i = 0; i < n; i++) {
-        p->entry = sorted[i];
-        if (p->entry->begin < end)
-            fault(p,
-                  "its data begins at byte %" PRIu64
-                  ", inside the tensor before it, which ends at %" PRIu64,
-                  p->entry->begin, end);
-        else if (p->entry->begin > end && !p->keep_going)
-            fault(p,
-                  "its data begins at byte %" PRIu64 ", so bytes from %" PRIu64
-                  " on belong to no tensor",
-                  p->entry->begin, end);
-        p->table->unclaimed += p->entry->begin > end ? p->entry->begin - end : 0;
-        if (!p->is_faulty)
-            end = p->entry->end;
-        const int rc = settle_fault(p);
+        p->r.entry = sorted[i];
+        if (p->r.entry->begin < end)
+            ckpt_entry_fault(&p->r,
+                             "its data begins at byte %" PRIu64
+                             ", inside the tensor before it, which ends at %" PRIu64,
+                             p->r.entry->begin, end);
+        else if (p->r.entry->begin > end && !p->r.keep_going)
+            ckpt_entry_fault(&p->r,
+                             "its data begins at byte %" PRIu64 ", so bytes from %" PRIu64
+                             " on belong to no tensor",
+                             p->r.entry->begin, end);
+        p->table->unclaimed += p->r.entry->begin > end ? p->r.entry->begin - end : 0;
+        if (!p->r.is_faulty)
+            end = p->r.entry->end;
+        const int rc = ckpt_entry_settle(&p->r);
         if (rc)
             return rc;
     }
     p->table->unclaimed += p->data_size - end;
-    if (end != p->data_size && !p->keep_going)
-        return ckpt_fail(p->err, -EINVAL,
+    if (end != p->data_size && !p->r.keep_going)
+        return ckpt_fail(p->r.err, -EINVAL,
                          "the last tensor ends at byte %" PRIu64 " of the data, which has %" PRIu64
                          " bytes: the file is damaged, or something was appended",
                          end, p->data_size);
@@ -332,8 +241,9 @@ static int check_tiling(struct parser *p) {
 int ckpt_st_parse(struct ckpt_st_table *t, struct ckpt_arena *a, const void *json, size_t n,
                   uint64_t data_size, bool keep_going, struct ckpt_err *err) {
     *t = (struct ckpt_st_table){.data_start = 8 + n};
-    struct parser p = {
-        .table = t, .arena = a, .keep_going = keep_going, .data_size = data_size, .err = err};
+    struct parser p = {.table = t,
+                       .r = {.arena = a, .keep_going = keep_going, .err = err},
+                       .data_size = data_size};
     ckpt_json_init(&p.json, json, n, CKPT_LIMIT_JSON_DEPTH, err);
     p.json.base = 8;
     int rc = read_header(&p);

@@ -15,23 +15,11 @@
 
 #include "base/arena.h"
 #include "base/err.h"
-#include "base/text.h"
-#include "formats/checkpoint.h"
-#include "formats/dtype.h"
-#include "formats/file.h"
-
-struct ckpt_st_entry {
-    struct ckpt_text key;
-    enum ckpt_dtype dtype;
-    uint32_t ndim;
-    const int64_t *shape;
-    uint64_t begin, end; /* bytes of the data */
-    const char *fault;   /* NULL: sound. Otherwise why it cannot be served (only with keep_going) */
-};
+#include "formats/entry.h"
 
 /* Keys, shapes and pairs are in the arena given to read/parse; the entries are freed by fini. */
 struct ckpt_st_table {
-    struct ckpt_st_entry *entries; /* in the header's order */
+    struct ckpt_entry *entries; /* in the header's order */
     size_t n, cap;
     struct ckpt_pair *metadata;
     size_t nmetadata, metadata_cap;
