@@ -14,9 +14,11 @@
 /* Asked in this order; each recognises its kind by content. safetensors comes first, because its
  * first byte is a length and may be any magic number's. */
 static const struct ckpt_format *const formats[] = {
-    &ckpt_format_safetensors, &ckpt_format_safetensors_directory, &ckpt_format_torch_directory,
-    &ckpt_format_torch_zip,   &ckpt_format_torch_legacy,          &ckpt_format_torch_tar,
-    &ckpt_format_torch_dcp,   &ckpt_format_torch_pickle,
+    &ckpt_format_safetensors,     &ckpt_format_safetensors_directory,
+    &ckpt_format_torch_directory, &ckpt_format_torch_zip,
+    &ckpt_format_torch_legacy,    &ckpt_format_torch_tar,
+    &ckpt_format_torch_dcp,       &ckpt_format_burnpack,
+    &ckpt_format_torch_pickle,
 };
 
 /*

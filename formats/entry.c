@@ -38,24 +38,30 @@ const char *ckpt_entry_text(char out[static CKPT_ENTRY_TEXT], const struct ckpt_
     return out;
 }
 
-void ckpt_entry_check(struct ckpt_entry_reader *r, uint64_t data_size) {
+static void check_size(struct ckpt_entry_reader *r) {
     const struct ckpt_entry *e = r->entry;
     char shown[CKPT_ENTRY_TEXT];
     uint64_t count, bytes;
-    if (r->is_faulty)
-        return; /* the numbers may mean nothing */
     if (!ckpt_shape_count(e->shape, e->ndim, &count))
         ckpt_entry_fault(r, "the element count of %s overflows", ckpt_entry_text(shown, e));
     else if (!ckpt_dtype_bytes(e->dtype, count, &bytes))
         ckpt_entry_fault(r, "%s does not fill whole bytes below 2^64", ckpt_entry_text(shown, e));
-    else if (e->begin > e->end)
-        ckpt_entry_fault(r, "its data_offsets %" PRIu64 "..%" PRIu64 " run backwards", e->begin,
-                         e->end);
-    else if (bytes != e->end - e->begin)
+    else if (e->begin <= e->end && bytes != e->end - e->begin)
         ckpt_entry_fault(r,
                          "%s needs %" PRIu64 " bytes, its data_offsets %" PRIu64 "..%" PRIu64
                          " hold %" PRIu64,
                          ckpt_entry_text(shown, e), bytes, e->begin, e->end, e->end - e->begin);
+}
+
+void ckpt_entry_check(struct ckpt_entry_reader *r, uint64_t data_size) {
+    const struct ckpt_entry *e = r->entry;
+    if (r->is_faulty)
+        return; /* the numbers may mean nothing */
+    if (e->dtype != CKPT_DT_NONE)
+        check_size(r);
+    if (e->begin > e->end)
+        ckpt_entry_fault(r, "its data_offsets %" PRIu64 "..%" PRIu64 " run backwards", e->begin,
+                         e->end);
     else if (e->end > data_size)
         ckpt_entry_fault(r,
                          "its data ends at byte %" PRIu64 " of the data, which has %" PRIu64

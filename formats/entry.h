@@ -49,7 +49,7 @@ int ckpt_entry_settle(struct ckpt_entry_reader *r) CKPT_CHECKED;
 #define CKPT_ENTRY_TEXT 200
 const char *ckpt_entry_text(char out[static CKPT_ENTRY_TEXT], const struct ckpt_entry *e);
 /* Finds the fault of an entry whose range does not lie in the data, or does not hold just what its
- * shape needs. */
+ * shape needs (which a dtype of NONE leaves open). */
 void ckpt_entry_check(struct ckpt_entry_reader *r, uint64_t data_size);
 /* The sound ones of n entries by ascending range; *sound gets their count. To be freed; NULL: out
  * of memory. */

@@ -2,7 +2,14 @@
 #define CKPT_FORMATS_LIMITS_H
 /* What a checkpoint may ask of us. Each is named in the message of the refusal that it causes. */
 
-#define CKPT_LIMIT_HEADER_BYTES 100000000u      /* safetensors header, as the reference package */
+#define CKPT_LIMIT_HEADER_BYTES 100000000u /* safetensors header, as the reference package */
+/* burnpack: the first four as burn's own reader */
+#define CKPT_LIMIT_BURNPACK_METADATA (100u << 20) /* bytes of CBOR */
+#define CKPT_LIMIT_BURNPACK_TENSORS 100000u
+#define CKPT_LIMIT_BURNPACK_TENSOR_BYTES ((uint64_t)10 << 30)
+#define CKPT_LIMIT_BURNPACK_FILE_BYTES ((uint64_t)100 << 30)
+#define CKPT_LIMIT_BURNPACK_PAIRS 100000u /* of its metadata; and of its scalars */
+
 #define CKPT_LIMIT_JSON_DEPTH 64u               /* of a safetensors header or shard index */
 #define CKPT_LIMIT_TENSORS 250000u              /* in one checkpoint */
 #define CKPT_LIMIT_KEY_BYTES 65536u             /* a tensor's or value's path, segments and dots */

@@ -26,7 +26,6 @@ static const struct {
     MAGIC("\x89HDF", "an HDF5 file (Keras?), which is not supported"),
     MAGIC("GGUF", "a GGUF file, which is not supported"),
     MAGIC("\x93NUMPY", "a single numpy array, not a checkpoint"),
-    MAGIC("NRUB", "a burnpack file: it is burn's already, load it with burn"),
     MAGIC("PK\3\4", "a ZIP archive without a PyTorch checkpoint in it"),
 #undef MAGIC
 };
@@ -51,7 +50,8 @@ static int fail_with_bytes(const struct ckpt_file *f, struct ckpt_err *err) {
     for (size_t i = 0; i < f->size && i < 8; i++)
         ckpt_str_printf(&bytes, " %02x", f->data[i]);
     ckpt_fail(err, -EINVAL,
-              "not a checkpoint: expected safetensors or a PyTorch file (ZIP or legacy pickle), "
+              "not a checkpoint: expected safetensors, burnpack or a PyTorch file (ZIP or legacy "
+              "pickle), "
               "found the first bytes%s",
               ckpt_str_text(&bytes).s);
     ckpt_str_fini(&bytes);
