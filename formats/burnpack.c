@@ -46,7 +46,7 @@ static int read_file(struct ckpt_checkpoint *c, const char *source,
     c->format = "burnpack";
     int rc = ckpt_bpk_read(&t, &c->arena, f, options->keep_going, err);
     for (size_t i = 0; rc == 0 && i < t.n; i++)
-        rc = ckpt_entry_add(c, f, t.data_start, &t.entries[i], err);
+        rc = ckpt_header_entry_add(c, f, t.data_start, &t.entries[i], err);
     if (rc == 0 && !add_rest(c, &t))
         rc = ckpt_fail_memory(err, "reading a burnpack");
     return rc;

@@ -18,7 +18,7 @@
 struct parser {
     struct ckpt_cbor cbor;
     struct ckpt_bpk_table *table;
-    struct ckpt_entry_reader r;
+    struct ckpt_header_entry_reader r;
     unsigned seen; /* bit per member of the map that is being read */
     struct ckpt_strmap names;
     uint64_t data_size;
@@ -88,7 +88,7 @@ static void plain_dtype(struct parser *p) {
             p->r.entry->dtype = dtypes[i].dtype;
             return;
         }
-    ckpt_entry_fault(&p->r, "unknown dtype \"%.*s\"", CKPT_TEXT_ARGS(p->cbor.text));
+    ckpt_header_entry_fault(&p->r, "unknown dtype \"%.*s\"", CKPT_TEXT_ARGS(p->cbor.text));
 }
 
 /* {"Bool": "Native" | "U8" | "U32"}: how its elements, 0 and 1, are stored. */
@@ -100,7 +100,7 @@ static int bool_dtype(struct parser *p) {
     if (is_wide || ckpt_text_is(p->cbor.text, "U8") || ckpt_text_is(p->cbor.text, "Native"))
         p->r.entry->dtype = is_wide ? CKPT_DT_U32 : CKPT_DT_BOOL;
     else
-        ckpt_entry_fault(&p->r, "unknown dtype Bool(%.*s)", CKPT_TEXT_ARGS(p->cbor.text));
+        ckpt_header_entry_fault(&p->r, "unknown dtype Bool(%.*s)", CKPT_TEXT_ARGS(p->cbor.text));
     p->table->nwide += is_wide;
     return 0;
 }
@@ -114,7 +114,7 @@ static int variant_dtype(struct parser *p) {
         rc = bool_dtype(p);
     } else {
         if (!ckpt_text_is(p->cbor.text, "QFloat"))
-            ckpt_entry_fault(&p->r, "unknown dtype \"%.*s\"", CKPT_TEXT_ARGS(p->cbor.text));
+            ckpt_header_entry_fault(&p->r, "unknown dtype \"%.*s\"", CKPT_TEXT_ARGS(p->cbor.text));
         rc = ckpt_cbor_skip(&p->cbor, ckpt_cbor_next(&p->cbor));
     }
     return rc ? rc : take(p, "what follows a dtype's name", CKPT_CBOR_MAP_END);
@@ -127,7 +127,7 @@ static int read_dtype(struct parser *p) {
     if (t == CKPT_CBOR_TEXT)
         plain_dtype(p);
     else if (t >= 0)
-        ckpt_entry_fault(&p->r, "its dtype is %s, expected a text", ckpt_cbor_token_name(t));
+        ckpt_header_entry_fault(&p->r, "its dtype is %s, expected a text", ckpt_cbor_token_name(t));
     return ckpt_cbor_skip(&p->cbor, t);
 }
 
@@ -138,19 +138,19 @@ static int read_numbers(struct parser *p, const char *what, uint64_t *numbers, u
     *n = 0;
     if (t != CKPT_CBOR_ARRAY) {
         if (t >= 0)
-            ckpt_entry_fault(&p->r, "its %s is %s, expected an array", what,
-                             ckpt_cbor_token_name(t));
+            ckpt_header_entry_fault(&p->r, "its %s is %s, expected an array", what,
+                                    ckpt_cbor_token_name(t));
         return ckpt_cbor_skip(&p->cbor, t);
     }
     while ((t = ckpt_cbor_next(&p->cbor)) >= 0 && t != CKPT_CBOR_ARRAY_END) {
         if (t != CKPT_CBOR_UINT)
-            ckpt_entry_fault(&p->r, "its %s holds %s, expected numbers", what,
-                             ckpt_cbor_token_name(t));
+            ckpt_header_entry_fault(&p->r, "its %s holds %s, expected numbers", what,
+                                    ckpt_cbor_token_name(t));
         else if (p->cbor.u > limit)
-            ckpt_entry_fault(&p->r, "its %s holds %" PRIu64 ", which is too large", what,
-                             p->cbor.u);
+            ckpt_header_entry_fault(&p->r, "its %s holds %" PRIu64 ", which is too large", what,
+                                    p->cbor.u);
         else if (*n == max)
-            ckpt_entry_fault(&p->r, "its %s holds more than %u numbers", what, max);
+            ckpt_header_entry_fault(&p->r, "its %s holds more than %u numbers", what, max);
         else
             numbers[(*n)++] = p->cbor.u;
         const int rc = ckpt_cbor_skip(&p->cbor, t);
@@ -179,7 +179,7 @@ static int read_offsets(struct parser *p) {
     uint32_t n;
     const int rc = read_numbers(p, "data_offsets", numbers, 2, UINT64_MAX, &n);
     if (rc == 0 && n != 2)
-        ckpt_entry_fault(&p->r, "its data_offsets holds %u numbers, expected 2", n);
+        ckpt_header_entry_fault(&p->r, "its data_offsets holds %u numbers, expected 2", n);
     p->r.entry->begin = numbers[0];
     p->r.entry->end = numbers[1];
     return rc;
@@ -189,7 +189,8 @@ static int read_offsets(struct parser *p) {
 static int read_param_id(struct parser *p) {
     const int t = ckpt_cbor_next(&p->cbor);
     if (t >= 0 && t != CKPT_CBOR_UINT && t != CKPT_CBOR_NULL)
-        ckpt_entry_fault(&p->r, "its param_id is %s, expected a number", ckpt_cbor_token_name(t));
+        ckpt_header_entry_fault(&p->r, "its param_id is %s, expected a number",
+                                ckpt_cbor_token_name(t));
     return ckpt_cbor_skip(&p->cbor, t);
 }
 
@@ -214,15 +215,15 @@ static int read_member(struct parser *p) {
 
 /* The finished entry by itself. */
 static void check_entry(struct parser *p) {
-    const struct ckpt_entry *e = p->r.entry;
+    const struct ckpt_header_entry *e = p->r.entry;
     for (int m = 0; m < PARAM_ID; m++)
         if (!(p->seen & 1u << m))
-            ckpt_entry_fault(&p->r, "it has no %s", member_names[m]);
-    ckpt_entry_check(&p->r, p->data_size);
+            ckpt_header_entry_fault(&p->r, "it has no %s", member_names[m]);
+    ckpt_header_entry_check(&p->r, p->data_size);
     if (!p->r.is_faulty && e->end - e->begin > CKPT_LIMIT_BURNPACK_TENSOR_BYTES)
-        ckpt_entry_fault(&p->r,
-                         "%" PRIu64 " bytes, burn's limit of one tensor of a burnpack is %" PRIu64,
-                         e->end - e->begin, CKPT_LIMIT_BURNPACK_TENSOR_BYTES);
+        ckpt_header_entry_fault(
+            &p->r, "%" PRIu64 " bytes, burn's limit of one tensor of a burnpack is %" PRIu64,
+            e->end - e->begin, CKPT_LIMIT_BURNPACK_TENSOR_BYTES);
 }
 
 static int add_entry(struct parser *p) {
@@ -237,7 +238,7 @@ static int add_entry(struct parser *p) {
     if (!ckpt_array_grow(&t->entries, t->n, &t->cap, sizeof *t->entries))
         return fail_memory(p);
     p->r.entry = &t->entries[t->n++];
-    *p->r.entry = (struct ckpt_entry){.key = key};
+    *p->r.entry = (struct ckpt_header_entry){.key = key};
     return 0;
 }
 
@@ -253,7 +254,7 @@ static int read_entry(struct parser *p) {
     if (rc)
         return rc;
     check_entry(p);
-    return ckpt_entry_settle(&p->r);
+    return ckpt_header_entry_settle(&p->r);
 }
 
 /* --- metadata and scalars --------------------------------------------------------------------- */
@@ -391,7 +392,7 @@ static int read_sections(struct parser *p) {
 static int check_overlaps(struct parser *p) {
     size_t n;
     CKPT_AUTO(free)
-    struct ckpt_entry **sorted = ckpt_entries_by_range(p->table->entries, p->table->n, &n);
+    struct ckpt_header_entry **sorted = ckpt_header_by_range(p->table->entries, p->table->n, &n);
     if (!sorted)
         return fail_memory(p);
     uint64_t end = 0;
@@ -401,15 +402,15 @@ static int check_overlaps(struct parser *p) {
         if (begin == sorted[i]->end)
             continue; /* no byte of it can lie in another */
         if (begin < end)
-            ckpt_entry_fault(&p->r,
-                             "its data begins at byte %" PRIu64
-                             ", inside the tensor before it, which ends at %" PRIu64,
-                             begin, end);
+            ckpt_header_entry_fault(&p->r,
+                                    "its data begins at byte %" PRIu64
+                                    ", inside the tensor before it, which ends at %" PRIu64,
+                                    begin, end);
         else if (begin - end >= CKPT_BPK_ALIGNMENT)
             p->table->unclaimed += begin - end;
         if (!p->r.is_faulty)
             end = sorted[i]->end;
-        const int rc = ckpt_entry_settle(&p->r);
+        const int rc = ckpt_header_entry_settle(&p->r);
         if (rc)
             return rc;
     }

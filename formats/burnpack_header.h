@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "formats/entry.h"
+#include "formats/header_entry.h"
 #include "formats/value.h"
 
 #define CKPT_BPK_HEADER 10u
@@ -26,7 +26,7 @@
 
 /* Texts, shapes and values are in the arena given to read/parse; the lists are freed by fini. */
 struct ckpt_bpk_table {
-    struct ckpt_entry *entries; /* in the metadata's order; a quantised tensor has a fault */
+    struct ckpt_header_entry *entries; /* in the metadata's order; a quantised tensor has a fault */
     size_t n, cap;
     struct ckpt_pair *metadata;
     size_t nmetadata, metadata_cap;

@@ -19,7 +19,7 @@ static int read_file(struct ckpt_checkpoint *c, const char *source,
     c->format = "safetensors";
     int rc = ckpt_st_read(&t, &c->arena, f, options->keep_going, err);
     for (size_t i = 0; !rc && i < t.n; i++)
-        rc = ckpt_entry_add(c, f, t.data_start, &t.entries[i], err);
+        rc = ckpt_header_entry_add(c, f, t.data_start, &t.entries[i], err);
     for (size_t i = 0; !rc && i < t.nmetadata; i++)
         if (ckpt_checkpoint_add_metadata(c, t.metadata[i].key, t.metadata[i].value))
             rc = ckpt_fail_memory(err, "reading a safetensors file");

@@ -14,7 +14,7 @@
 struct parser {
     struct ckpt_json json;
     struct ckpt_st_table *table;
-    struct ckpt_entry_reader r;
+    struct ckpt_header_entry_reader r;
     bool has_dtype, has_shape, has_offsets;
     uint64_t data_size;
 };
@@ -23,13 +23,14 @@ static int read_dtype(struct parser *p) {
     const int t = ckpt_json_next(&p->json);
     if (t != CKPT_JSON_STRING) {
         if (t >= 0)
-            ckpt_entry_fault(&p->r, "its dtype is %s, expected a string", ckpt_json_token_name(t));
+            ckpt_header_entry_fault(&p->r, "its dtype is %s, expected a string",
+                                    ckpt_json_token_name(t));
         return ckpt_json_skip(&p->json, t);
     }
     p->r.entry->dtype = ckpt_dtype_by_name(p->json.text);
     if (!ckpt_dtype_info(p->r.entry->dtype)
              ->in_safetensors) /* C128 is a dtype, but not of this format */
-        ckpt_entry_fault(&p->r, "unknown dtype \"%.*s\"", CKPT_TEXT_ARGS(p->json.text));
+        ckpt_header_entry_fault(&p->r, "unknown dtype \"%.*s\"", CKPT_TEXT_ARGS(p->json.text));
     p->has_dtype = true;
     return 0;
 }
@@ -42,20 +43,21 @@ static int read_numbers(struct parser *p, const char *what, uint64_t *numbers, u
     *n = 0;
     if (t != CKPT_JSON_ARRAY) {
         if (t >= 0)
-            ckpt_entry_fault(&p->r, "its %s is %s, expected an array", what,
-                             ckpt_json_token_name(t));
+            ckpt_header_entry_fault(&p->r, "its %s is %s, expected an array", what,
+                                    ckpt_json_token_name(t));
         return ckpt_json_skip(j, t);
     }
     while ((t = ckpt_json_next(j)) >= 0 && t != CKPT_JSON_ARRAY_END) {
         if (t != CKPT_JSON_INT)
-            ckpt_entry_fault(&p->r, "its %s holds %s, expected integers", what,
-                             ckpt_json_token_name(t));
+            ckpt_header_entry_fault(&p->r, "its %s holds %s, expected integers", what,
+                                    ckpt_json_token_name(t));
         else if (j->negative)
-            ckpt_entry_fault(&p->r, "its %s holds the negative number %" PRId64, what, j->i);
+            ckpt_header_entry_fault(&p->r, "its %s holds the negative number %" PRId64, what, j->i);
         else if (j->u > limit)
-            ckpt_entry_fault(&p->r, "its %s holds %" PRIu64 ", which is too large", what, j->u);
+            ckpt_header_entry_fault(&p->r, "its %s holds %" PRIu64 ", which is too large", what,
+                                    j->u);
         else if (*n == max)
-            ckpt_entry_fault(&p->r, "its %s holds more than %u numbers", what, max);
+            ckpt_header_entry_fault(&p->r, "its %s holds more than %u numbers", what, max);
         else
             numbers[(*n)++] = j->u;
         if (ckpt_json_skip(j, t))
@@ -86,7 +88,7 @@ static int read_offsets(struct parser *p) {
     if (rc)
         return rc;
     if (n != 2)
-        ckpt_entry_fault(&p->r, "its data_offsets holds %u numbers, expected 2", n);
+        ckpt_header_entry_fault(&p->r, "its data_offsets holds %u numbers, expected 2", n);
     p->r.entry->begin = numbers[0];
     p->r.entry->end = numbers[1];
     p->has_offsets = true;
@@ -113,8 +115,8 @@ static const char *missing_member(const struct parser *p) {
 
 static void check_entry(struct parser *p) {
     if (missing_member(p))
-        ckpt_entry_fault(&p->r, "it has no %s", missing_member(p));
-    ckpt_entry_check(&p->r, p->data_size);
+        ckpt_header_entry_fault(&p->r, "it has no %s", missing_member(p));
+    ckpt_header_entry_check(&p->r, p->data_size);
 }
 
 static int add_entry(struct parser *p) {
@@ -126,7 +128,7 @@ static int add_entry(struct parser *p) {
     if (!key.s || !ckpt_array_grow(&t->entries, t->n, &t->cap, sizeof *t->entries))
         return ckpt_fail_memory(p->r.err, "reading a safetensors header");
     p->r.entry = &t->entries[t->n++];
-    *p->r.entry = (struct ckpt_entry){.key = key};
+    *p->r.entry = (struct ckpt_header_entry){.key = key};
     p->has_dtype = p->has_shape = p->has_offsets = false;
     return 0;
 }
@@ -138,9 +140,10 @@ static int read_entry(struct parser *p) {
     int t = ckpt_json_next(&p->json);
     if (t != CKPT_JSON_OBJECT) {
         if (t >= 0)
-            ckpt_entry_fault(&p->r, "its entry is %s, expected an object", ckpt_json_token_name(t));
+            ckpt_header_entry_fault(&p->r, "its entry is %s, expected an object",
+                                    ckpt_json_token_name(t));
         rc = ckpt_json_skip(&p->json, t);
-        return rc ? rc : ckpt_entry_settle(&p->r);
+        return rc ? rc : ckpt_header_entry_settle(&p->r);
     }
     while ((t = ckpt_json_next(&p->json)) == CKPT_JSON_KEY) {
         rc = read_member(p);
@@ -150,7 +153,7 @@ static int read_entry(struct parser *p) {
     if (t < 0)
         return t;
     check_entry(p);
-    return ckpt_entry_settle(&p->r);
+    return ckpt_header_entry_settle(&p->r);
 }
 
 static int add_pair(struct parser *p, struct ckpt_text key, struct ckpt_text value) {
@@ -206,26 +209,26 @@ static int read_header(struct parser *p) {
 static int check_tiling(struct parser *p) {
     size_t n;
     CKPT_AUTO(free)
-    struct ckpt_entry **sorted = ckpt_entries_by_range(p->table->entries, p->table->n, &n);
+    struct ckpt_header_entry **sorted = ckpt_header_by_range(p->table->entries, p->table->n, &n);
     if (!sorted)
         return ckpt_fail_memory(p->r.err, "reading a safetensors header");
     uint64_t end = 0;
     for (size_t i = 0; i < n; i++) {
         p->r.entry = sorted[i];
         if (p->r.entry->begin < end)
-            ckpt_entry_fault(&p->r,
-                             "its data begins at byte %" PRIu64
-                             ", inside the tensor before it, which ends at %" PRIu64,
-                             p->r.entry->begin, end);
+            ckpt_header_entry_fault(&p->r,
+                                    "its data begins at byte %" PRIu64
+                                    ", inside the tensor before it, which ends at %" PRIu64,
+                                    p->r.entry->begin, end);
         else if (p->r.entry->begin > end && !p->r.keep_going)
-            ckpt_entry_fault(&p->r,
-                             "its data begins at byte %" PRIu64 ", so bytes from %" PRIu64
-                             " on belong to no tensor",
-                             p->r.entry->begin, end);
+            ckpt_header_entry_fault(&p->r,
+                                    "its data begins at byte %" PRIu64 ", so bytes from %" PRIu64
+                                    " on belong to no tensor",
+                                    p->r.entry->begin, end);
         p->table->unclaimed += p->r.entry->begin > end ? p->r.entry->begin - end : 0;
         if (!p->r.is_faulty)
             end = p->r.entry->end;
-        const int rc = ckpt_entry_settle(&p->r);
+        const int rc = ckpt_header_entry_settle(&p->r);
         if (rc)
             return rc;
     }

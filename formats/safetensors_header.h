@@ -15,11 +15,11 @@
 
 #include "base/arena.h"
 #include "base/err.h"
-#include "formats/entry.h"
+#include "formats/header_entry.h"
 
 /* Keys, shapes and pairs are in the arena given to read/parse; the entries are freed by fini. */
 struct ckpt_st_table {
-    struct ckpt_entry *entries; /* in the header's order */
+    struct ckpt_header_entry *entries; /* in the header's order */
     size_t n, cap;
     struct ckpt_pair *metadata;
     size_t nmetadata, metadata_cap;

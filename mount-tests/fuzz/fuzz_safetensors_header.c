@@ -19,7 +19,7 @@ static void check(bool holds) {
         abort();
 }
 
-static void check_entry(const struct ckpt_entry *e, uint64_t data_size) {
+static void check_entry(const struct ckpt_header_entry *e, uint64_t data_size) {
     uint64_t count, bytes;
     check(e->dtype != CKPT_DT_NONE && ckpt_st_can_hold(e->dtype));
     check(e->begin <= e->end && e->end <= data_size);
@@ -45,7 +45,7 @@ static uint64_t check_ranges(const struct ckpt_st_table *t, uint64_t data_size) 
     return unclaimed;
 }
 
-static bool same_entry(const struct ckpt_entry *a, const struct ckpt_entry *b) {
+static bool same_entry(const struct ckpt_header_entry *a, const struct ckpt_header_entry *b) {
     return ckpt_text_eq(a->key, b->key) && a->dtype == b->dtype && a->ndim == b->ndim &&
            (a->ndim == 0 || memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape) == 0) &&
            a->end - a->begin == b->end - b->begin && !a->fault == !b->fault;
@@ -67,7 +67,7 @@ static void check_written_again(const struct ckpt_st_table *t, struct ckpt_arena
     struct ckpt_st_table again;
     check(items);
     for (size_t i = 0; i < t->n; i++) {
-        const struct ckpt_entry *e = &t->entries[i];
+        const struct ckpt_header_entry *e = &t->entries[i];
         items[i] = (struct ckpt_st_item){e->key, e->dtype, e->ndim, e->shape, e->end - e->begin, 0};
     }
     check(ckpt_st_write_header(&out, items, t->n, t->metadata, t->nmetadata, NULL) == 0);

@@ -1,5 +1,5 @@
-#ifndef CKPT_FORMATS_ENTRY_H
-#define CKPT_FORMATS_ENTRY_H
+#ifndef CKPT_FORMATS_HEADER_ENTRY_H
+#define CKPT_FORMATS_HEADER_ENTRY_H
 /*
  * A tensor as a file's header describes it: a name, an element type, a shape, and a range of the
  * data that follows the header. safetensors and burnpack are such formats; here is what a reader of
@@ -21,7 +21,7 @@
 #include "formats/dtype.h"
 #include "formats/file.h"
 
-struct ckpt_entry {
+struct ckpt_header_entry {
     struct ckpt_text key;
     enum ckpt_dtype dtype;
     uint32_t ndim;
@@ -31,8 +31,8 @@ struct ckpt_entry {
 };
 
 /* The entry that is being read, and what was found wrong with it. */
-struct ckpt_entry_reader {
-    struct ckpt_entry *entry;
+struct ckpt_header_entry_reader {
+    struct ckpt_header_entry *entry;
     bool is_faulty;
     struct ckpt_err fault; /* the first of the entry */
     bool keep_going;
@@ -41,23 +41,26 @@ struct ckpt_entry_reader {
 };
 
 /* Says what is wrong with the entry; the first that is said counts. */
-void ckpt_entry_fault(struct ckpt_entry_reader *r, const char *fmt, ...) CKPT_PRINTF(2, 3);
+void ckpt_header_entry_fault(struct ckpt_header_entry_reader *r, const char *fmt, ...)
+    CKPT_PRINTF(2, 3);
 /* What the fault of the finished entry leads to, if it has one. */
-int ckpt_entry_settle(struct ckpt_entry_reader *r) CKPT_CHECKED;
+int ckpt_header_entry_settle(struct ckpt_header_entry_reader *r) CKPT_CHECKED;
 
 /* "F32 [2, 3]", cut to fit. */
-#define CKPT_ENTRY_TEXT 200
-const char *ckpt_entry_text(char out[static CKPT_ENTRY_TEXT], const struct ckpt_entry *e);
+#define CKPT_HEADER_ENTRY_TEXT 200
+const char *ckpt_header_entry_text(char out[static CKPT_HEADER_ENTRY_TEXT],
+                                   const struct ckpt_header_entry *e);
 /* Finds the fault of an entry whose range does not lie in the data, or does not hold just what its
  * shape needs (which a dtype of NONE leaves open). */
-void ckpt_entry_check(struct ckpt_entry_reader *r, uint64_t data_size);
+void ckpt_header_entry_check(struct ckpt_header_entry_reader *r, uint64_t data_size);
 /* The sound ones of n entries by ascending range; *sound gets their count. To be freed; NULL: out
  * of memory. */
-struct ckpt_entry **ckpt_entries_by_range(struct ckpt_entry *entries, size_t n, size_t *sound);
+struct ckpt_header_entry **ckpt_header_by_range(struct ckpt_header_entry *entries, size_t n,
+                                                size_t *sound);
 
 /* Adds a sound entry to the checkpoint as a tensor whose blob is an extent of the file; a faulty
  * one to the unsupported. Its key and shape must live as long as the checkpoint. */
-int ckpt_entry_add(struct ckpt_checkpoint *c, const struct ckpt_file *f, uint64_t data_start,
-                   const struct ckpt_entry *e, struct ckpt_err *err) CKPT_CHECKED;
+int ckpt_header_entry_add(struct ckpt_checkpoint *c, const struct ckpt_file *f, uint64_t data_start,
+                          const struct ckpt_header_entry *e, struct ckpt_err *err) CKPT_CHECKED;
 
 #endif
