@@ -8,12 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #define SLOTS 256
 #define ALIGNMENT 64         /* of a band's data: whole cache lines */
 #define ROUNDING (64u << 10) /* buffers come in such steps, so that an evicted one fits again */
-#define WAIT_NANOSECONDS 20000000 /* between two questions whether a waiter gives up */
 
 enum state { FREE, COMPUTING, READY, FAILED };
 
@@ -157,36 +155,14 @@ static void unpin(struct ckpt_bands *b, struct ckpt_band *band) {
         drop(b, band);
 }
 
-/* Asks without the lock: the answer may need a lock of its caller's. */
-static bool gives_up(struct ckpt_bands *b, const struct ckpt_stop *stop) {
-    if (!stop)
-        return false;
-    pthread_mutex_unlock(&b->mu);
-    const bool yes = stop->ask(stop->arg);
-    pthread_mutex_lock(&b->mu);
-    return yes;
-}
-
-static void wait_a_while(struct ckpt_bands *b) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += WAIT_NANOSECONDS;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_nsec -= 1000000000;
-        until.tv_sec++;
-    }
-    (void)pthread_cond_timedwait(&b->finished, &b->mu, &until);
-}
-
 /* Waits for another's band, which the caller has pinned. 0: it is ready, still pinned; negative:
  * unpinned; -EAGAIN: its owner was interrupted, so somebody else must compute it. */
 static int wait_for(struct ckpt_bands *b, struct ckpt_band *band, const struct ckpt_stop *stop,
                     struct ckpt_err *err) {
     int rc = 0;
     while (band->state == COMPUTING && rc == 0) {
-        wait_a_while(b);
-        if (band->state == COMPUTING && gives_up(b, stop))
-            rc = ckpt_fail(err, -EINTR, "interrupted");
+        if (ckpt_stop_wait(&b->finished, &b->mu, stop) && band->state == COMPUTING)
+            rc = ckpt_fail_stopped(err);
     }
     if (rc == 0 && band->state == READY)
         return 0;
@@ -269,11 +245,7 @@ int ckpt_bands_new(size_t bytes, struct ckpt_bands **out, struct ckpt_err *err) 
     if (!b)
         return ckpt_fail_memory(err, "making the band cache");
     b->limit = bytes;
-    pthread_condattr_t clock;
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&b->finished, &clock);
-    pthread_condattr_destroy(&clock);
+    ckpt_stop_cond_init(&b->finished);
     pthread_mutex_init(&b->mu, NULL);
     *out = b;
     return 0;

@@ -10,7 +10,7 @@
 
 /* Elements [first, end). */
 static int compute_run(struct ckpt_computed_blob *c, uint64_t first, uint64_t end, uint8_t *out,
-                       struct ckpt_err *err) {
+                       const struct ckpt_stop *stop, struct ckpt_err *err) {
     const uint32_t size = ckpt_dtype_info(c->dtype)->unit_bytes;
     const struct ckpt_element_map map = {.from = c->dtype, .to = c->dtype};
     CKPT_AUTO(free) struct ckpt_walk *w = calloc(1, sizeof *w + sizeof w->pair[0]);
@@ -21,11 +21,11 @@ static int compute_run(struct ckpt_computed_blob *c, uint64_t first, uint64_t en
     w->count = (int64_t)(end - first);
     w->npairs = w->count > 1;
     w->pair[0] = (struct ckpt_dim){w->count, size};
-    return w->count ? c->compute(c, w, &map, 0, w->count, out, NULL, err) : 0;
+    return w->count ? c->compute(c, w, &map, 0, w->count, out, stop, err) : 0;
 }
 
 static int pin(struct ckpt_blob *b, uint64_t lo, uint64_t hi, struct ckpt_pin *out,
-               struct ckpt_err *err) {
+               const struct ckpt_stop *stop, struct ckpt_err *err) {
     struct ckpt_computed_blob *const c = ckpt_computed_blob_of(b);
     const uint64_t size = ckpt_dtype_info(c->dtype)->unit_bytes;
     const uint64_t first = (lo - c->phase) / size, end = (hi - c->phase + size - 1) / size;
@@ -35,7 +35,7 @@ static int pin(struct ckpt_blob *b, uint64_t lo, uint64_t hi, struct ckpt_pin *o
                          " bytes",
                          lo, hi, b->size);
     CKPT_AUTO(free) uint8_t *bytes = malloc(end > first ? (size_t)((end - first) * size) : 1);
-    const int rc = bytes ? compute_run(c, first, end, bytes, err)
+    const int rc = bytes ? compute_run(c, first, end, bytes, stop, err)
                          : ckpt_fail_memory(err, "computing a tensor");
     if (rc < 0)
         return rc;

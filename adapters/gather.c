@@ -86,10 +86,10 @@ static bool odometer_next(struct odometer *o) {
 
 static bool stopped(struct job *j, int64_t bytes) {
     j->unasked += bytes;
-    if (j->unasked < STOP_BYTES || !j->stop)
+    if (j->unasked < STOP_BYTES)
         return false;
     j->unasked = 0;
-    return j->stop->ask(j->stop->arg);
+    return ckpt_stop_asked(j->stop);
 }
 
 /* --- RUN and STRIDED --- */

@@ -6,6 +6,7 @@
  * tiles, casts, swaps and sign bits together. Runs inside the SIGBUS guard: allocates nothing.
  */
 #include "adapters/model.h"
+#include "base/stop.h"
 
 /* Bytes of an output element for a walk's unit under this map. */
 uint32_t ckpt_map_out_bytes(const struct ckpt_element_map *map, uint32_t esize);
@@ -15,13 +16,9 @@ bool ckpt_map_identity(const struct ckpt_element_map *map);
 void ckpt_gather(const struct ckpt_walk *w, const struct ckpt_element_map *map, const uint8_t *base,
                  int64_t first, int64_t n, uint8_t *out);
 
-/* Asked about once a MiB of output whether to give up. It runs inside the guard: it may lock, since
- * it touches no mapping and so is never left halfway, but must not read the source. */
-struct ckpt_stop {
-    bool (*ask)(void *arg);
-    void *arg;
-};
-/* The same; false if it was stopped, and then `out` is not complete. */
+/* The same; false if it was stopped, and then `out` is not complete. `stop` (or NULL) is asked
+ * about once a MiB of output, inside the guard: it may lock, since it touches no mapping and so is
+ * never left halfway, but must not read the source. */
 bool ckpt_gather_until(const struct ckpt_walk *w, const struct ckpt_element_map *map,
                        const uint8_t *base, int64_t first, int64_t n, uint8_t *out,
                        const struct ckpt_stop *stop);

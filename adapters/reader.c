@@ -97,7 +97,7 @@ static ssize_t add_mapped(const struct request *q, struct ckpt_err *err) {
     if (!hold)
         return ckpt_fail_memory(err, "answering a read");
     ckpt_walk_bounds(w, first_element(q), count_elements(q), &lo, &hi);
-    const int rc = ckpt_source_open(q->part->source->blob, lo, hi, &source, err);
+    const int rc = ckpt_source_open(q->part->source->blob, lo, hi, &source, q->stop, err);
     if (rc < 0)
         return rc;
     hold->source = source;
@@ -235,8 +235,8 @@ static ssize_t add_parts(struct ckpt_reader *r, const struct ckpt_adapted *t, ui
                             .stop = reply->interrupted ? &stop : NULL};
         q.len = place.left < q.len ? (size_t)place.left : q.len;
         q.out_bytes = q.part->walk ? ckpt_map_out_bytes(q.map, q.part->walk->esize) : 1;
-        if (q.stop && q.stop->ask(q.stop->arg))
-            return ckpt_fail(err, -EINTR, "interrupted");
+        if (ckpt_stop_asked(q.stop))
+            return ckpt_fail_stopped(err);
         const ssize_t n = add_from_part(&q, err);
         if (n < 0)
             return n;

@@ -11,13 +11,13 @@
 #include "base/log.h"
 
 int ckpt_source_open(struct ckpt_blob *blob, int64_t lo, int64_t hi, struct ckpt_source_bytes *s,
-                     struct ckpt_err *err) {
+                     const struct ckpt_stop *stop, struct ckpt_err *err) {
     *s = (struct ckpt_source_bytes){.blob = blob};
     if (blob->in_file) {
         s->base = blob->file->data + blob->file_offset;
         return 0;
     }
-    const int rc = blob->ops->pin(blob, (uint64_t)lo, (uint64_t)hi, &s->pin, err);
+    const int rc = blob->ops->pin(blob, (uint64_t)lo, (uint64_t)hi, &s->pin, stop, err);
     if (rc < 0)
         s->blob = NULL;
     else
@@ -46,7 +46,7 @@ int ckpt_part_compute(const struct ckpt_part *p, const struct ckpt_element_map *
     struct ckpt_source_bytes source;
     int64_t lo, hi;
     ckpt_walk_bounds(p->walk, first, n, &lo, &hi);
-    int rc = ckpt_source_open(p->source->blob, lo, hi, &source, err);
+    int rc = ckpt_source_open(p->source->blob, lo, hi, &source, stop, err);
     if (rc < 0)
         return rc;
     volatile bool complete = false;
@@ -54,7 +54,7 @@ int ckpt_part_compute(const struct ckpt_part *p, const struct ckpt_element_map *
     if (rc < 0)
         rc = ckpt_source_failed(p->source->blob, err);
     else if (!complete)
-        rc = ckpt_fail(err, -EINTR, "interrupted");
+        rc = ckpt_fail_stopped(err);
     ckpt_source_close(&source);
     return rc;
 }

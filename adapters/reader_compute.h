@@ -11,7 +11,7 @@ struct ckpt_source_bytes {
     struct ckpt_pin pin; /* held only if the blob is not in a file */
 };
 int ckpt_source_open(struct ckpt_blob *blob, int64_t lo, int64_t hi, struct ckpt_source_bytes *s,
-                     struct ckpt_err *err) CKPT_CHECKED;
+                     const struct ckpt_stop *stop, struct ckpt_err *err) CKPT_CHECKED;
 void ckpt_source_close(struct ckpt_source_bytes *s);
 
 /* -EIO with its sentence and a line in the log: the source shrank or cannot be read. */

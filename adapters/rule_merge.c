@@ -83,7 +83,7 @@ static int make(struct merge *m, const struct ckpt_tensor *v, const struct ckpt_
         }
     }
     struct ckpt_computed_blob *c;
-    int rc = ckpt_weight_norm_new(&model->arena, v, g, &c, err);
+    int rc = ckpt_weight_norm_new(&model->arena, v, g, m->b->checkpoint->decoded, &c, err);
     if (rc == 0) {
         *out = &c->blob;
         rc = keep(m, c);

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +16,7 @@
 #include "adapters/reader_compute.h"
 #include "base/cleanup.h"
 #include "base/cpu.h"
+#include "formats/decoded_cache.h"
 
 #define CHUNK ((int64_t)1 << 17) /* elements computed at once: a MiB of doubles */
 #define WORK_MOST 8              /* bytes of one while it is computed */
@@ -34,9 +34,8 @@ struct weight_norm {
     struct ckpt_weight_norm of;
     struct axis axis;
     const struct ckpt_walk *v_walk, *g_walk;
-    enum ckpt_dtype work; /* F32, or F64 for F64 */
-    pthread_mutex_t mu;   /* held while the norms are made; guards `scale` */
-    double *scale;        /* g/||v|| an index; immutable once set */
+    enum ckpt_dtype work;      /* F32, or F64 for F64 */
+    struct ckpt_decoded scale; /* g/||v||, a double an index */
 };
 
 static int64_t least(int64_t a, int64_t b) {
@@ -147,29 +146,21 @@ static int sum_squares(const struct weight_norm *wn, double *sum, const struct c
     return rc;
 }
 
-static int make_scale(struct weight_norm *wn, const struct ckpt_stop *stop, struct ckpt_err *err) {
+/* ckpt_decoded.decode: the norms, then what each element is multiplied by. */
+static int make_scale(struct ckpt_decoded *d, uint8_t *out, const struct ckpt_stop *stop,
+                      struct ckpt_err *err) {
+    const struct weight_norm *const wn =
+        (const struct weight_norm *)((char *)d - offsetof(struct weight_norm, scale));
     const size_t n = (size_t)wn->axis.size;
+    double *const scale = (double *)out;
     CKPT_AUTO(free) double *sum = calloc(n, sizeof *sum);
-    CKPT_AUTO(free) double *g = calloc(n, sizeof *g);
-    if (!sum || !g)
+    if (!sum)
         return ckpt_fail_memory(err, "computing the norms of a weight");
     int rc = sum_squares(wn, sum, stop, err);
     if (rc == 0)
-        rc = read_as(wn->of.g, wn->g_walk, CKPT_DT_F64, 0, wn->axis.size, (uint8_t *)g, stop, err);
-    if (rc < 0)
-        return rc;
-    for (size_t i = 0; i < n; i++)
-        g[i] /= sqrt(sum[i]);
-    wn->scale = CKPT_STEAL(g);
-    return 0;
-}
-
-static int get_scale(struct weight_norm *wn, const struct ckpt_stop *stop, double **scale,
-                     struct ckpt_err *err) {
-    pthread_mutex_lock(&wn->mu);
-    const int rc = wn->scale ? 0 : make_scale(wn, stop, err);
-    *scale = wn->scale;
-    pthread_mutex_unlock(&wn->mu);
+        rc = read_as(wn->of.g, wn->g_walk, CKPT_DT_F64, 0, wn->axis.size, out, stop, err);
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        scale[i] /= sqrt(sum[i]);
     return rc;
 }
 
@@ -183,27 +174,40 @@ static void convert(enum ckpt_dtype from, enum ckpt_dtype to, const uint8_t *src
     ckpt_kernel_choose(&map, size, ckpt_cpu()->avx2).run(&strip);
 }
 
+static int multiply(struct weight_norm *wn, double *scale, const struct ckpt_walk *w,
+                    const struct ckpt_element_map *map, int64_t first, int64_t n, uint8_t *out,
+                    const struct ckpt_stop *stop, struct ckpt_err *err) {
+    const enum ckpt_dtype dtype = wn->computed.dtype;
+    const uint32_t size = ckpt_dtype_info(wn->work)->unit_bytes;
+    const uint32_t out_size = ckpt_dtype_info(map->to)->unit_bytes;
+    const int64_t most = least(n, CHUNK);
+    CKPT_AUTO(free) uint8_t *work = malloc((size_t)most * 2 * WORK_MOST);
+    if (!work)
+        return ckpt_fail_memory(err, "computing a weight");
+    uint8_t *const rounded = work + most * WORK_MOST;
+    for (int64_t done = 0; done < n; done += CHUNK) {
+        const int64_t some = least(n - done, CHUNK);
+        const int rc = read_as(wn->of.v, w, wn->work, first + done, some, work, stop, err);
+        if (rc < 0)
+            return rc;
+        for_pieces(wn, w, first + done, some, scale, work, size,
+                   wn->work == CKPT_DT_F64 ? scale_f64 : scale_f32);
+        convert(wn->work, dtype, work, some, rounded);
+        convert(dtype, map->to, rounded, some, out + done * out_size);
+    }
+    return 0;
+}
+
 static int compute(struct ckpt_computed_blob *c, const struct ckpt_walk *w,
                    const struct ckpt_element_map *map, int64_t first, int64_t n, uint8_t *out,
                    const struct ckpt_stop *stop, struct ckpt_err *err) {
     struct weight_norm *const wn = (struct weight_norm *)c;
-    const uint32_t size = ckpt_dtype_info(wn->work)->unit_bytes;
-    const uint32_t out_size = ckpt_dtype_info(map->to)->unit_bytes;
-    const int64_t most = least(n, CHUNK);
-    double *scale = NULL;
-    CKPT_AUTO(free) uint8_t *work = malloc((size_t)most * 2 * WORK_MOST);
-    int rc = work ? get_scale(wn, stop, &scale, err) : ckpt_fail_memory(err, "computing a weight");
-    for (int64_t done = 0; rc == 0 && done < n; done += CHUNK) {
-        const int64_t some = least(n - done, CHUNK);
-        uint8_t *const rounded = work + most * WORK_MOST;
-        rc = read_as(wn->of.v, w, wn->work, first + done, some, work, stop, err);
-        if (rc < 0)
-            break;
-        for_pieces(wn, w, first + done, some, scale, work, size,
-                   wn->work == CKPT_DT_F64 ? scale_f64 : scale_f32);
-        convert(wn->work, c->dtype, work, some, rounded);
-        convert(c->dtype, map->to, rounded, some, out + done * out_size);
-    }
+    const uint8_t *scale;
+    int rc = ckpt_decoded_pin(&wn->scale, &scale, stop, err);
+    if (rc < 0)
+        return rc;
+    rc = multiply(wn, (double *)(uintptr_t)scale, w, map, first, n, out, stop, err);
+    ckpt_decoded_unpin(&wn->scale);
     return rc;
 }
 
@@ -282,10 +286,7 @@ static int walk_of(struct ckpt_arena *a, const struct ckpt_tensor *t, const stru
 }
 
 static void fini(struct ckpt_computed_blob *c) {
-    struct weight_norm *const wn = (struct weight_norm *)c;
-    free(wn->scale);
-    wn->scale = NULL;
-    pthread_mutex_destroy(&wn->mu);
+    ckpt_decoded_drop(&((struct weight_norm *)c)->scale);
 }
 
 static int check(struct weight_norm *wn, struct ckpt_err *err) {
@@ -301,8 +302,8 @@ static int check(struct weight_norm *wn, struct ckpt_err *err) {
 }
 
 int ckpt_weight_norm_new(struct ckpt_arena *a, const struct ckpt_tensor *v,
-                         const struct ckpt_tensor *g, struct ckpt_computed_blob **out,
-                         struct ckpt_err *err) {
+                         const struct ckpt_tensor *g, struct ckpt_decoded_cache *cache,
+                         struct ckpt_computed_blob **out, struct ckpt_err *err) {
     struct weight_norm *const wn = ckpt_arena_alloc(a, sizeof *wn);
     if (!wn)
         return ckpt_fail_memory(err, "adapting tensors");
@@ -322,7 +323,10 @@ int ckpt_weight_norm_new(struct ckpt_arena *a, const struct ckpt_tensor *v,
     wn->computed.compute = compute;
     wn->computed.fini = fini;
     wn->work = v->dtype == CKPT_DT_F64 ? CKPT_DT_F64 : CKPT_DT_F32;
-    pthread_mutex_init(&wn->mu, NULL);
+    wn->scale = (struct ckpt_decoded){.cache = cache,
+                                      .decode = make_scale,
+                                      .name = v->blob->name,
+                                      .size = (uint64_t)wn->axis.size * sizeof(double)};
     *out = &wn->computed;
     return 0;
 }

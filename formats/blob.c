@@ -13,7 +13,8 @@ struct flat {
 };
 
 static int flat_pin(struct ckpt_blob *b, uint64_t lo, uint64_t hi, struct ckpt_pin *pin,
-                    struct ckpt_err *err) {
+                    const struct ckpt_stop *stop, struct ckpt_err *err) {
+    (void)stop;
     const struct flat *f = (const struct flat *)b;
     if (lo > hi || hi > b->size)
         return ckpt_fail(err, -EINVAL,

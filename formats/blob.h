@@ -9,16 +9,18 @@
  *     owned      in memory from the start (small: a pickled  no
  *                numpy array)
  *     inflated   a compressed archive entry; inflated whole  no
- *                at the first pin, then kept
+ *                when pinned, kept by decoded_cache.h
  *     computed   arithmetic on other blobs (adapters/)       no
  *
- * pin/unpin may be called from any thread at any time; a pin may block while bytes are made.
+ * pin/unpin may be called from any thread at any time; a pin may block while bytes are made,
+ * and asks meanwhile whether to stop (`stop` may be NULL).
  */
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "base/stop.h"
 #include "formats/file.h"
 
 struct ckpt_blob;
@@ -32,11 +34,11 @@ struct ckpt_pin {
 struct ckpt_blob_ops {
     const char *kind;
     int (*pin)(struct ckpt_blob *b, uint64_t lo, uint64_t hi, struct ckpt_pin *pin,
-               struct ckpt_err *err);
+               const struct ckpt_stop *stop, struct ckpt_err *err);
     void (*unpin)(struct ckpt_blob *b, struct ckpt_pin *pin);
     /* Compares the bytes with the checksum stored in the file: 0 right, or none is stored; -EBADMSG
      * wrong. NULL: the format has none. */
-    int (*check)(struct ckpt_blob *b, struct ckpt_err *err);
+    int (*check)(struct ckpt_blob *b, const struct ckpt_stop *stop, struct ckpt_err *err);
     void (*fini)(struct ckpt_blob *b); /* NULL: nothing to free */
 };
 

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
+#include "formats/decoded_cache.h"
 #include "formats/graph.h"
 #include "formats/unknown.h"
 
@@ -216,6 +217,15 @@ static void auto_close(struct ckpt_checkpoint **c) {
 }
 #define ckpt_auto_checkpoint auto_close
 
+/* The cache that the options name, or else one of its own, which its parts then share. */
+static int take_cache(struct ckpt_checkpoint *c, struct ckpt_open_options *o,
+                      struct ckpt_err *err) {
+    c->owns_decoded = !o->decoded;
+    const int rc = o->decoded ? 0 : ckpt_decoded_cache_new(CKPT_DECODED_DEFAULT, &o->decoded, err);
+    c->decoded = o->decoded;
+    return rc;
+}
+
 typedef int read_fn(struct ckpt_checkpoint *c, const char *source,
                     const struct ckpt_open_options *options, struct ckpt_err *err);
 
@@ -224,8 +234,10 @@ static int open_by(read_fn *read, const char *source, const struct ckpt_open_opt
     CKPT_AUTO(checkpoint) struct ckpt_checkpoint *c = calloc(1, sizeof *c);
     if (!c || !(c->name = source_name(&c->arena, source)))
         return ckpt_fail_memory(err, "opening the checkpoint");
-    const struct ckpt_open_options defaults = {0};
-    int rc = read(c, source, options ? options : &defaults, err);
+    struct ckpt_open_options o = options ? *options : (struct ckpt_open_options){0};
+    int rc = take_cache(c, &o, err);
+    if (rc == 0)
+        rc = read(c, source, &o, err);
     if (rc == 0)
         rc = ckpt_checkpoint_check_keys(c, err);
     if (rc)
@@ -278,6 +290,8 @@ void ckpt_checkpoint_close(struct ckpt_checkpoint *c) {
         ckpt_file_close(c->files[i]);
     ckpt_globals_fini(&c->globals);
     ckpt_graph_free(c->graph);
+    if (c->owns_decoded)
+        ckpt_decoded_cache_free(c->decoded);
     ckpt_arena_fini(&c->arena);
     free(c);
 }

@@ -42,6 +42,7 @@ struct ckpt_pair {
 };
 
 struct ckpt_graph;
+struct ckpt_decoded_cache;
 
 struct ckpt_checkpoint {
     const char *format; /* "safetensors", "safetensors-sharded", "torch-zip", "torch-legacy"... */
@@ -72,11 +73,16 @@ struct ckpt_checkpoint {
     size_t nmetadata;
     struct ckpt_graph *graph; /* what the model computes (formats/graph.h), of a .pt2; or NULL */
 
+    struct ckpt_decoded_cache *decoded; /* what its blobs had to decode; shared by its parts */
+    bool owns_decoded;
+
     struct ckpt_arena arena;
 };
 
 struct ckpt_open_options {
     bool keep_going; /* leave out bad tensors (listed under unsupported) instead of refusing */
+    struct ckpt_decoded_cache
+        *decoded; /* for a part of another checkpoint: the cache of that one */
 };
 
 /* Opens SOURCE by its content. A sentence in err does not name SOURCE itself. */

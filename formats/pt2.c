@@ -70,7 +70,7 @@ static int find_record(struct archive *x, struct ckpt_text path, struct torch_re
     const int rc = name ? torch_record_add(r, path, e ? e->size : 0, 1, out, x->err)
                         : ckpt_fail_memory(x->err, "listing storages");
     if (rc || e)
-        return rc ? rc : ckpt_zip_blob(x->zip, e, a, name, &(*out)->blob, x->err);
+        return rc ? rc : ckpt_zip_blob(x->zip, e, r->c->decoded, a, name, &(*out)->blob, x->err);
     (*out)->error = ckpt_arena_printf(a, "its storage, ZIP entry \"%s\", is missing", name);
     return (*out)->error ? 0 : ckpt_fail_memory(x->err, "listing storages");
 }

@@ -130,7 +130,7 @@ static int locate(struct torch_reader *r, struct torch_record *record, struct ck
             a, "its storage, ZIP entry \"%s\", has %llu bytes where the pickle says %llu", name,
             (unsigned long long)e->size, (unsigned long long)record->nbytes);
     else
-        return ckpt_zip_blob(&z->zip, e, a, name, &record->blob, err);
+        return ckpt_zip_blob(&z->zip, e, r->c->decoded, a, name, &record->blob, err);
     return record->error ? 0 : ckpt_fail_memory(err, "listing storages");
 }
 

@@ -23,6 +23,8 @@
 #include "formats/blob.h"
 #include "formats/file.h"
 
+struct ckpt_decoded_cache;
+
 struct ckpt_zip_entry {
     struct ckpt_text name; /* as stored */
     uint64_t header;       /* byte of the file: its local header; 0 if it is empty */
@@ -60,11 +62,11 @@ int ckpt_zip_read(const struct ckpt_zip *zip, const struct ckpt_zip_entry *e, ui
                   struct ckpt_arena *arena, struct ckpt_text *out,
                   struct ckpt_err *err) CKPT_CHECKED;
 
-/* A blob of the entry's bytes: in place in the file if stored, inflated at the first pin if
- * deflated. `name` is for messages. */
+/* A blob of the entry's bytes: in place in the file if stored, inflated when it is pinned
+ * and kept by the cache (NULL where nothing is deflated) if deflated. `name` is for messages. */
 int ckpt_zip_blob(const struct ckpt_zip *zip, const struct ckpt_zip_entry *e,
-                  struct ckpt_arena *arena, const char *name, struct ckpt_blob **out,
-                  struct ckpt_err *err) CKPT_CHECKED;
+                  struct ckpt_decoded_cache *cache, struct ckpt_arena *arena, const char *name,
+                  struct ckpt_blob **out, struct ckpt_err *err) CKPT_CHECKED;
 
 /* zip_check.c, called by ckpt_zip_open: the rules of zip_check.c's opening comment. */
 int ckpt_zip_check(const struct ckpt_zip *zip, struct ckpt_err *err) CKPT_CHECKED;

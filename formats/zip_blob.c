@@ -1,221 +1,158 @@
 #include "formats/zip.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-#include <zlib.h>
+#include <inttypes.h>
 
-#include "base/cleanup.h"
+#include "formats/decoded_cache.h"
 #include "formats/limits.h"
 #include "formats/mapped.h"
+#include "formats/zip_inflate.h"
 
 /*
  * Entries as blobs. A stored entry is an extent of the file that can also check its checksum; a
- * deflated one is inflated whole at the first pin and then kept.
+ * deflated one is inflated whole when it is pinned, and kept by the checkpoint's decoded cache.
  */
 
 struct entry_blob {
-    struct ckpt_blob blob; /* first */
-    const struct ckpt_zip_entry *entry;
-    struct ckpt_zip_entry copy; /* what `entry` points to: the archive's list may go */
-    pthread_mutex_t mu;         /* guards `bytes` while it is made; deflated entries only */
-    uint8_t *bytes;             /* inflated content; immutable once set */
+    struct ckpt_blob blob;       /* first */
+    struct ckpt_zip_entry entry; /* a copy: the archive's list may go */
 };
 
-/* --- inflating -------------------------------------------------------------------------------- */
+struct inflated_blob {
+    struct entry_blob of; /* first */
+    struct ckpt_decoded decoded;
+};
 
-#define PIECE ((size_t)1 << 18)
-
-/* Feeds [from, from + n) through a copy of a piece at a time, so that only memcpy touches the
- * mapping. out has e->size bytes. */
-static int inflate_into(z_stream *z, const uint8_t *from, const struct ckpt_zip_entry *e,
-                        uint8_t *out, uint8_t *piece) {
-    uint64_t fed = 0, made = 0;
-    int rc = Z_OK;
-    while (rc == Z_OK) {
-        if (z->avail_in == 0) {
-            const size_t n = e->stored - fed < PIECE ? (size_t)(e->stored - fed) : PIECE;
-            if (ckpt_mapped_copy(piece, from + fed, n, NULL) != 0)
-                return -EIO;
-            fed += n;
-            z->next_in = piece;
-            z->avail_in = (uInt)n;
-        }
-        const uint64_t room = e->size - made < PIECE ? e->size - made : PIECE;
-        z->next_out = room ? out + made : piece; /* a full output only waits for the end mark */
-        z->avail_out = (uInt)room;
-        const uInt left = z->avail_in;
-        rc = inflate(z, Z_NO_FLUSH);
-        const uint64_t got = room - z->avail_out;
-        made += got;
-        if (rc == Z_BUF_ERROR && fed < e->stored && z->avail_in == 0)
-            rc = Z_OK; /* it only wants more input */
-        else if (rc == Z_OK && got == 0 && z->avail_in == left)
-            break; /* no progress */
-    }
-    return rc == Z_STREAM_END && made == e->size && fed == e->stored && z->avail_in == 0 ? 0
-                                                                                         : -EINVAL;
+static const struct ckpt_zip_entry *entry_of(const struct ckpt_blob *b) {
+    return &((const struct entry_blob *)b)->entry;
 }
 
-static int inflate_entry(const struct ckpt_file *file, const struct ckpt_zip_entry *e, uint8_t *out,
-                         struct ckpt_err *err) {
-    CKPT_AUTO(free) uint8_t *piece = malloc(PIECE);
-    z_stream z = {0};
-    if (!piece || inflateInit2(&z, -MAX_WBITS) != Z_OK)
-        return ckpt_fail_memory(err, "inflating a ZIP entry");
-    const int rc = inflate_into(&z, file->data + e->data, e, out, piece);
-    inflateEnd(&z);
-    if (rc == -EIO)
-        return ckpt_fail(err, rc, "the file shrank while it was read");
-    if (rc)
-        return ckpt_fail(err, rc, "ZIP entry \"%.*s\" does not inflate to the %llu bytes it says",
-                         CKPT_TEXT_ARGS(e->name), (unsigned long long)e->size);
-    return 0;
-}
-
-/* --- checksums -------------------------------------------------------------------------------- */
-
-static int compare_crc(const struct ckpt_zip_entry *e, uint32_t crc, struct ckpt_err *err) {
-    if (e->crc == 0 || e->crc == crc)
+static int check_range(const struct ckpt_blob *b, uint64_t lo, uint64_t hi, struct ckpt_err *err) {
+    if (lo <= hi && hi <= b->size)
         return 0;
-    return ckpt_fail(err, -EBADMSG,
-                     "ZIP entry \"%.*s\" has checksum %08x, the archive says %08x: its bytes are "
-                     "damaged",
-                     CKPT_TEXT_ARGS(e->name), crc, e->crc);
-}
-
-static uint32_t crc_of(const uint8_t *p, uint64_t n) {
-    return (uint32_t)crc32_z(0, p, (size_t)n);
-}
-
-/* Of the file's own bytes, which may go away meanwhile. */
-static int crc_of_mapped(const uint8_t *p, uint64_t n, uint32_t *crc) {
-    volatile uint32_t result = 0;
-    int rc;
-    CKPT_GUARDED(rc, result = crc_of(p, n));
-    *crc = result;
-    return rc;
+    return ckpt_fail(err, -EINVAL, "bytes %" PRIu64 " to %" PRIu64 " of %s, which has %" PRIu64, lo,
+                     hi, b->name, b->size);
 }
 
 /* --- stored entries --------------------------------------------------------------------------- */
 
 static int stored_pin(struct ckpt_blob *b, uint64_t lo, uint64_t hi, struct ckpt_pin *pin,
-                      struct ckpt_err *err) {
-    if (lo > hi || hi > b->size)
-        return ckpt_fail(err, -EINVAL, "bytes %llu to %llu of %s, which has %llu",
-                         (unsigned long long)lo, (unsigned long long)hi, b->name,
-                         (unsigned long long)b->size);
-    pin->data = b->file->data + b->file_offset + lo;
-    pin->held = NULL;
-    return 0;
+                      const struct ckpt_stop *stop, struct ckpt_err *err) {
+    (void)stop;
+    *pin = (struct ckpt_pin){.data = b->file->data + b->file_offset + lo};
+    return check_range(b, lo, hi, err);
 }
 
-static void nothing_to_unpin(struct ckpt_blob *b, struct ckpt_pin *pin) {
+static void stored_unpin(struct ckpt_blob *b, struct ckpt_pin *pin) {
     (void)b;
-    (void)pin;
+    pin->data = NULL;
 }
 
-static int stored_check(struct ckpt_blob *b, struct ckpt_err *err) {
-    const struct ckpt_zip_entry *e = ((struct entry_blob *)b)->entry;
-    uint32_t crc;
-    if (e->crc == 0)
-        return 0;
-    if (crc_of_mapped(b->file->data + e->data, e->stored, &crc) != 0)
-        return ckpt_fail(err, -EIO, "the file shrank while it was read");
-    return compare_crc(e, crc, err);
+static int stored_check(struct ckpt_blob *b, const struct ckpt_stop *stop, struct ckpt_err *err) {
+    return ckpt_zip_check_crc(entry_of(b), b->file->data + b->file_offset, stop, err);
 }
 
 static const struct ckpt_blob_ops stored_ops = {
-    .kind = "extent", .pin = stored_pin, .unpin = nothing_to_unpin, .check = stored_check};
+    .kind = "extent", .pin = stored_pin, .unpin = stored_unpin, .check = stored_check};
 
 /* --- deflated entries ------------------------------------------------------------------------- */
 
-static int make_bytes(struct entry_blob *b, struct ckpt_err *err) {
-    if (b->bytes)
-        return 0;
-    CKPT_AUTO(free) uint8_t *bytes = malloc(b->entry->size ? (size_t)b->entry->size : 1);
-    if (!bytes)
-        return ckpt_fail_memory(err, "inflating a ZIP entry");
-    const int rc = inflate_entry(b->blob.file, b->entry, bytes, err);
+static struct ckpt_decoded *decoded_of(struct ckpt_blob *b) {
+    return &((struct inflated_blob *)b)->decoded;
+}
+
+static int inflate_decoded(struct ckpt_decoded *d, uint8_t *out, const struct ckpt_stop *stop,
+                           struct ckpt_err *err) {
+    const struct inflated_blob *const b =
+        (const struct inflated_blob *)((char *)d - offsetof(struct inflated_blob, decoded));
+    return ckpt_zip_inflate(b->of.blob.file, &b->of.entry, out, stop, err);
+}
+
+static int inflated_pin(struct ckpt_blob *b, uint64_t lo, uint64_t hi, struct ckpt_pin *pin,
+                        const struct ckpt_stop *stop, struct ckpt_err *err) {
+    int rc = check_range(b, lo, hi, err);
     if (rc == 0)
-        b->bytes = CKPT_STEAL(bytes);
+        rc = ckpt_decoded_pin(decoded_of(b), &pin->data, stop, err);
+    if (rc == 0)
+        pin->data += lo;
     return rc;
 }
 
-static int inflated_pin(struct ckpt_blob *blob, uint64_t lo, uint64_t hi, struct ckpt_pin *pin,
-                        struct ckpt_err *err) {
-    struct entry_blob *b = (struct entry_blob *)blob;
-    if (lo > hi || hi > blob->size)
-        return ckpt_fail(err, -EINVAL, "bytes %llu to %llu of %s, which has %llu",
-                         (unsigned long long)lo, (unsigned long long)hi, blob->name,
-                         (unsigned long long)blob->size);
-    pthread_mutex_lock(&b->mu);
-    const int rc = make_bytes(b, err);
-    pthread_mutex_unlock(&b->mu);
+static void inflated_unpin(struct ckpt_blob *b, struct ckpt_pin *pin) {
+    ckpt_decoded_unpin(decoded_of(b));
+    pin->data = NULL;
+}
+
+static int inflated_check(struct ckpt_blob *b, const struct ckpt_stop *stop, struct ckpt_err *err) {
+    struct ckpt_pin pin;
+    int rc = inflated_pin(b, 0, b->size, &pin, stop, err);
     if (rc)
         return rc;
-    pin->data = b->bytes + lo;
-    pin->held = NULL;
-    return 0;
+    rc = ckpt_zip_check_crc(entry_of(b), pin.data, stop, err);
+    inflated_unpin(b, &pin);
+    return rc;
 }
 
-static int inflated_check(struct ckpt_blob *blob, struct ckpt_err *err) {
-    struct ckpt_pin pin;
-    const int rc = inflated_pin(blob, 0, blob->size, &pin, err);
-    return rc ? rc
-              : compare_crc(((struct entry_blob *)blob)->entry, crc_of(pin.data, blob->size), err);
-}
-
-static void inflated_fini(struct ckpt_blob *blob) {
-    struct entry_blob *b = (struct entry_blob *)blob;
-    free(b->bytes);
-    b->bytes = NULL;
-    pthread_mutex_destroy(&b->mu);
+static void inflated_fini(struct ckpt_blob *b) {
+    ckpt_decoded_drop(decoded_of(b));
 }
 
 static const struct ckpt_blob_ops inflated_ops = {.kind = "inflated",
                                                   .pin = inflated_pin,
-                                                  .unpin = nothing_to_unpin,
+                                                  .unpin = inflated_unpin,
                                                   .check = inflated_check,
                                                   .fini = inflated_fini};
 
-/* -----------------------------------------------------------------------------------------------
- */
+/* --- making ----------------------------------------------------------------------------------- */
 
 static int check_inflated_size(const struct ckpt_zip_entry *e, uint64_t max, struct ckpt_err *err) {
     if (e->size > max)
-        return ckpt_fail(
-            err, -E2BIG, "ZIP entry \"%.*s\" inflates to %llu bytes, the limit is %llu",
-            CKPT_TEXT_ARGS(e->name), (unsigned long long)e->size, (unsigned long long)max);
+        return ckpt_fail(err, -E2BIG,
+                         "ZIP entry \"%.*s\" inflates to %" PRIu64 " bytes, the limit is %" PRIu64,
+                         CKPT_TEXT_ARGS(e->name), e->size, max);
     /* Deflate can't do better than 1032:1, so a larger claim is a lie that would cost memory. */
     if (e->deflated && e->size / 1032 > e->stored)
-        return ckpt_fail(err, -EINVAL, "ZIP entry \"%.*s\" can't inflate from %llu to %llu bytes",
-                         CKPT_TEXT_ARGS(e->name), (unsigned long long)e->stored,
-                         (unsigned long long)e->size);
+        return ckpt_fail(err, -EINVAL,
+                         "ZIP entry \"%.*s\" can't inflate from %" PRIu64 " to %" PRIu64 " bytes",
+                         CKPT_TEXT_ARGS(e->name), e->stored, e->size);
     return 0;
 }
 
+static struct ckpt_blob *make_stored(const struct ckpt_zip_entry *e, struct ckpt_arena *arena) {
+    struct entry_blob *const b = ckpt_arena_alloc(arena, sizeof *b);
+    if (!b)
+        return NULL;
+    b->entry = *e;
+    b->blob = (struct ckpt_blob){.ops = &stored_ops, .file_offset = e->data, .in_file = true};
+    return &b->blob;
+}
+
+static struct ckpt_blob *make_inflated(const struct ckpt_zip_entry *e, struct ckpt_arena *arena,
+                                       struct ckpt_decoded_cache *cache, const char *name) {
+    struct inflated_blob *const b = ckpt_arena_alloc(arena, sizeof *b);
+    if (!b)
+        return NULL;
+    b->of.entry = *e;
+    b->of.blob = (struct ckpt_blob){.ops = &inflated_ops};
+    b->decoded = (struct ckpt_decoded){
+        .cache = cache, .decode = inflate_decoded, .name = name, .size = e->size};
+    return &b->of.blob;
+}
+
 int ckpt_zip_blob(const struct ckpt_zip *zip, const struct ckpt_zip_entry *e,
-                  struct ckpt_arena *arena, const char *name, struct ckpt_blob **out,
-                  struct ckpt_err *err) {
+                  struct ckpt_decoded_cache *cache, struct ckpt_arena *arena, const char *name,
+                  struct ckpt_blob **out, struct ckpt_err *err) {
     const int rc = e->deflated ? check_inflated_size(e, CKPT_LIMIT_INFLATED_BYTES, err) : 0;
     if (rc)
         return rc;
-    struct entry_blob *b = ckpt_arena_alloc(arena, sizeof *b);
-    if (!b || (e->deflated && pthread_mutex_init(&b->mu, NULL) != 0))
+    struct ckpt_blob *const b =
+        e->deflated ? make_inflated(e, arena, cache, name) : make_stored(e, arena);
+    if (!b)
         return ckpt_fail_memory(err, "reading the ZIP archive");
-    b->copy = *e;
-    b->entry = &b->copy;
-    b->blob = (struct ckpt_blob){
-        .ops = e->deflated ? &inflated_ops : &stored_ops,
-        .size = e->size,
-        .file = zip->file,
-        .file_offset = e->data,
-        .in_file = !e->deflated,
-        .name = name,
-    };
-    *out = &b->blob;
+    b->size = e->size;
+    b->file = zip->file;
+    b->name = name;
+    *out = b;
     return 0;
 }
 
@@ -228,11 +165,11 @@ int ckpt_zip_read(const struct ckpt_zip *zip, const struct ckpt_zip_entry *e, ui
     if (!bytes)
         return ckpt_fail_memory(err, "reading a ZIP entry");
     if (e->size > 0 || e->deflated)
-        rc = e->deflated ? inflate_entry(zip->file, e, bytes, err)
+        rc = e->deflated ? ckpt_zip_inflate(zip->file, e, bytes, NULL, err)
                          : ckpt_mapped_copy(bytes, zip->file->data + e->data, (size_t)e->size, err);
     if (rc == 0)
-        rc = compare_crc(e, crc_of(bytes, e->size), err);
-    if (e->stored > PIECE && zip->file->fd >= 0)
+        rc = ckpt_zip_check_crc(e, bytes, NULL, err);
+    if (e->stored > CKPT_INFLATE_PIECE && zip->file->fd >= 0)
         ckpt_mapped_forget(zip->file->data + e->data, (size_t)e->stored);
     *out = (struct ckpt_text){(const char *)bytes, (size_t)e->size};
     return rc;

@@ -50,7 +50,7 @@ const char ckpt_command_help[] =
     "                             for verify.json\n"
     "  strict, keep_going         warnings are errors; bad tensors are left out\n"
     "  list=all                   list the hidden files too\n"
-    "  threads=N, nomt, direct_io, allow_other, uid=, gid=, umask=\n"
+    "  cache=SIZE, threads=N, nomt, direct_io, allow_other, uid=, gid=, umask=\n"
     "\n"
     "See mount.ckpt(8).\n";
 

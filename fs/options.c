@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "formats/decoded_cache.h"
 #include "fs/option_map.h"
 
 enum value_rule { NO_VALUE, VALUE, EMPTY_VALUE /* an empty one, too */, MAYBE_VALUE };
@@ -389,7 +390,7 @@ int ckpt_options_parse(struct ckpt_options *o, const char *list, bool sloppy,
 }
 
 void ckpt_options_init(struct ckpt_options *o) {
-    *o = (struct ckpt_options){.cache = 256u << 20, .uid = getuid(), .gid = getgid()};
+    *o = (struct ckpt_options){.cache = CKPT_DECODED_DEFAULT, .uid = getuid(), .gid = getgid()};
     o->verify.atol = 1e-4;
     o->verify.rtol = 1e-3;
 }

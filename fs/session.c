@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "formats/decoded_cache.h"
 #include "formats/graph.h"
 #include "fs/files.h"
 
@@ -110,6 +111,8 @@ static int open_session(struct ckpt_session *s, const char *source, struct ckpt_
     s->verify.source = s->source;
     atomic_store(&s->verify_status, CKPT_STATUS_PENDING);
     int rc = ckpt_checkpoint_open(s->source, &o->open, &s->checkpoint, err);
+    if (rc == 0)
+        ckpt_decoded_cache_limit(s->checkpoint->decoded, o->cache);
     if (rc == 0)
         rc = ckpt_session_open_graph(s, err);
     adapt.graph = s->graph;

@@ -244,17 +244,26 @@ static int check_all(struct check *c, const struct ckpt_model *m, struct ckpt_er
     return 0;
 }
 
+static bool is_cancelled(void *exec) {
+    return ckpt_exec_check(exec, NULL) < 0;
+}
+
 /* The checksums that the file keeps of its storages. */
 static int check_storages(struct check *c, const struct ckpt_model *m, struct ckpt_err *err) {
     const struct ckpt_checkpoint *const p = m->checkpoint;
     struct ckpt_bytes_result *const r = c->result;
+    struct ckpt_exec exec = *c->exec;
+    const struct ckpt_stop stop = {is_cancelled, &exec};
     for (size_t i = 0; i < p->nblobs; i++) {
         struct ckpt_blob *const blob = p->blobs[i];
         if (!blob->ops->check)
             continue;
         struct ckpt_err found = {0};
         r->storages++;
-        if (blob->ops->check(blob, &found) < 0) {
+        const int bad = blob->ops->check(blob, &stop, &found);
+        if (bad == -EINTR || bad == -ENOMEM || bad == -ENOSPC)
+            return ckpt_fail(err, bad, "%s", found.text);
+        if (bad < 0) {
             r->status = ckpt_status_worst(r->status, CKPT_STATUS_DIFF);
             if (r->nfaults == CKPT_MISMATCHES_MAX) {
                 r->truncated = true;

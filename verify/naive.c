@@ -240,7 +240,7 @@ int ckpt_naive_pin(struct ckpt_naive *n, struct ckpt_err *err) {
         return 0;
     source_extent(n, &lo, &hi);
     struct ckpt_blob *const blob = n->source->blob;
-    const int rc = blob->ops->pin(blob, lo, hi, &n->pin, err);
+    const int rc = blob->ops->pin(blob, lo, hi, &n->pin, NULL, err);
     if (rc == 0)
         n->first = n->pin.data + (n->source->offset - lo);
     return rc;

@@ -42,7 +42,8 @@ static void read_ends(const struct ckpt_tensor *t) {
     struct ckpt_err err = {0};
     const uint64_t unit = ckpt_dtype_info(t->dtype)->unit_bytes;
     uint64_t last = t->offset;
-    if (ckpt_tensor_count(t) == 0 || t->blob->ops->pin(t->blob, 0, t->blob->size, &pin, &err) != 0)
+    if (ckpt_tensor_count(t) == 0 ||
+        t->blob->ops->pin(t->blob, 0, t->blob->size, &pin, NULL, &err) != 0)
         return;
     for (uint32_t i = 0; t->stride && i < t->ndim; i++)
         last += (uint64_t)(t->shape[i] - 1) * (uint64_t)t->stride[i] * unit;

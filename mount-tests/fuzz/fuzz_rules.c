@@ -9,6 +9,7 @@
 
 #include "adapters/reader_compute.h"
 #include "adapters/rule.h"
+#include "formats/decoded_cache.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -73,7 +74,8 @@ static void apply(struct ckpt_rules *rules) {
     struct ckpt_shaped_list list = {0};
     struct ckpt_err err = {0};
     make_source(&arena, tensor, item);
-    static const struct ckpt_checkpoint checkpoint = {.nblobs = TENSORS};
+    struct ckpt_checkpoint checkpoint = {.nblobs = TENSORS};
+    check(ckpt_decoded_cache_new(CKPT_DECODED_DEFAULT, &checkpoint.decoded, &err) == 0);
     struct ckpt_build b = {.checkpoint = &checkpoint,
                            .options = &options,
                            .model = &model,
@@ -91,6 +93,7 @@ static void apply(struct ckpt_rules *rules) {
     free(list.at);
     for (size_t i = 0; i < model.ncomputed; i++)
         model.computed[i]->ops->fini(model.computed[i]);
+    ckpt_decoded_cache_free(checkpoint.decoded);
     ckpt_arena_fini(&model.arena);
     ckpt_arena_fini(&arena);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "formats/decoded_cache.h"
 #include "formats/zip.h"
 
 #define READ_MAX ((uint64_t)1 << 20)
@@ -35,19 +36,22 @@ static void read_entry(const struct ckpt_zip *zip, const struct ckpt_zip_entry *
     struct ckpt_text text;
     struct ckpt_blob *blob;
     struct ckpt_err err = {0};
+    struct ckpt_decoded_cache *cache;
+    require(ckpt_decoded_cache_new(READ_MAX, &cache, &err) == 0);
     const int rc = ckpt_zip_read(zip, e, READ_MAX, &arena, &text, &err);
     require(rc == 0 ? text.n == e->size : err.text[0] != '\0');
-    if (e->size <= READ_MAX && ckpt_zip_blob(zip, e, &arena, "entry", &blob, &err) == 0) {
+    if (e->size <= READ_MAX && ckpt_zip_blob(zip, e, cache, &arena, "entry", &blob, &err) == 0) {
         struct ckpt_pin pin;
         require(blob->size == e->size);
-        if (blob->ops->pin(blob, 0, blob->size, &pin, &err) == 0) {
+        if (blob->ops->pin(blob, 0, blob->size, &pin, NULL, &err) == 0) {
             require(rc != 0 || memcmp(pin.data, text.s, text.n) == 0);
             blob->ops->unpin(blob, &pin);
         }
-        (void)blob->ops->check(blob, &err);
+        (void)blob->ops->check(blob, NULL, &err);
         if (blob->ops->fini)
             blob->ops->fini(blob);
     }
+    ckpt_decoded_cache_free(cache);
     ckpt_arena_fini(&arena);
 }
 

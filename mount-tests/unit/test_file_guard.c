@@ -111,13 +111,13 @@ static void blobs(void **state) {
     assert_int_equal(ckpt_blob_extent(&a, f, UINT64_MAX, 5, "", &b, &err), -EINVAL);
     assert_int_equal(ckpt_blob_extent(&a, f, f->size + 1, 0, "", &b, &err), -EINVAL);
     assert_int_equal(ckpt_blob_extent(&a, f, (uint64_t)page - 1, 2, "", &b, &err), 0);
-    assert_int_equal(b->ops->pin(b, 1, 2, &pin, &err), 0);
+    assert_int_equal(b->ops->pin(b, 1, 2, &pin, NULL, &err), 0);
     assert_int_equal(pin.data[0], 'b');
     b->ops->unpin(b, &pin);
-    assert_int_equal(b->ops->pin(b, 1, 3, &pin, &err), -EINVAL);
-    assert_int_equal(b->ops->pin(b, 2, 1, &pin, &err), -EINVAL);
+    assert_int_equal(b->ops->pin(b, 1, 3, &pin, NULL, &err), -EINVAL);
+    assert_int_equal(b->ops->pin(b, 2, 1, &pin, NULL, &err), -EINVAL);
     assert_int_equal(ckpt_blob_owned(&a, NULL, 0, NULL, &b, &err), 0);
-    assert_int_equal(b->ops->pin(b, 0, 0, &pin, &err), 0);
+    assert_int_equal(b->ops->pin(b, 0, 0, &pin, NULL, &err), 0);
     assert_non_null(pin.data);
     assert_false(b->in_file);
     ckpt_file_close(f);

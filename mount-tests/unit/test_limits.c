@@ -225,10 +225,10 @@ static void test_inflated_bytes(void **state) {
     struct ckpt_blob *blob;
     struct ckpt_err err = {0};
     (void)state;
-    check(ckpt_zip_blob(&zip, &e, &a, "0", &blob, &err), &err, NULL);
+    check(ckpt_zip_blob(&zip, &e, NULL, &a, "0", &blob, &err), &err, NULL);
     blob->ops->fini(blob);
     e.size++;
-    check(ckpt_zip_blob(&zip, &e, &a, "0", &blob, &err), &err, "the limit is 68719476736");
+    check(ckpt_zip_blob(&zip, &e, NULL, &a, "0", &blob, &err), &err, "the limit is 68719476736");
     ckpt_arena_fini(&a);
 }
 

@@ -83,7 +83,7 @@ static void test_long_arrays_stay_in_the_file(void **state) {
     for (size_t i = 0; i < 2; i++) {
         struct ckpt_blob *b = c->tensors[i].blob;
         struct ckpt_pin pin;
-        assert_int_equal(b->ops->pin(b, 0, b->size, &pin, NULL), 0);
+        assert_int_equal(b->ops->pin(b, 0, b->size, &pin, NULL, NULL), 0);
         for (uint32_t k = 0; k < b->size; k++)
             assert_int_equal(pin.data[k], (uint8_t)(k * 7 >> 3));
         b->ops->unpin(b, &pin);

@@ -402,7 +402,8 @@ struct slow_blob {
 };
 
 static int slow_pin(struct ckpt_blob *b, uint64_t lo, uint64_t hi, struct ckpt_pin *pin,
-                    struct ckpt_err *err) {
+                    const struct ckpt_stop *stop, struct ckpt_err *err) {
+    (void)stop;
     struct slow_blob *const s = (struct slow_blob *)b;
     (void)hi;
     pin->data = s->data + lo;

@@ -17,7 +17,7 @@ static void print_part(const struct ckpt_part *p, int64_t first, int64_t n, stru
     struct ckpt_pin pin;
     const struct ckpt_walk *w = p->walk;
     assert_int_equal(
-        p->source->blob->ops->pin(p->source->blob, 0, p->source->blob->size, &pin, NULL), 0);
+        p->source->blob->ops->pin(p->source->blob, 0, p->source->blob->size, &pin, NULL, NULL), 0);
     for (int64_t i = first; i < first + n; i++) {
         int64_t at = w->offset, rest = i;
         for (uint32_t d = w->npairs; d-- > 0; rest /= w->pair[d].size)

@@ -128,7 +128,7 @@ static void check_tensor(const struct ckpt_tensor *t, const struct want *w) {
     assert_true(ckpt_text_eq(t->path.segment[0], t->key));
     assert_int_equal(t->blob->size, ckpt_tensor_bytes(t));
     struct ckpt_pin pin;
-    assert_int_equal(t->blob->ops->pin(t->blob, 0, t->blob->size, &pin, NULL), 0);
+    assert_int_equal(t->blob->ops->pin(t->blob, 0, t->blob->size, &pin, NULL, NULL), 0);
     char sum[SHA256_DIGEST_STRING_LENGTH];
     SHA256Data(pin.data, t->blob->size, sum);
     const void *pinned = pin.data;

@@ -73,7 +73,7 @@ static uint8_t *gather(const struct ckpt_tensor *t) {
     struct ckpt_err err = {0};
     uint8_t *out = calloc(1, n + 1);
     assert_non_null(out);
-    if (t->blob->ops->pin(t->blob, 0, t->blob->size, &pin, &err) != 0)
+    if (t->blob->ops->pin(t->blob, 0, t->blob->size, &pin, NULL, &err) != 0)
         fail_msg("%s", err.text);
     for (uint64_t i = 0; i < n / unit; i++) {
         const uint64_t from = t->offset + (t->stride ? element_offset(t, i) : i) * unit;
@@ -368,7 +368,7 @@ static const char *wrong_checksum(const char *path, struct ckpt_err *err) {
     struct ckpt_checkpoint *c = open_or_fail(path, false);
     int rc = 0;
     for (size_t i = 0; i < c->nblobs && rc == 0; i++)
-        rc = c->blobs[i]->ops->check ? c->blobs[i]->ops->check(c->blobs[i], err) : 0;
+        rc = c->blobs[i]->ops->check ? c->blobs[i]->ops->check(c->blobs[i], NULL, err) : 0;
     ckpt_checkpoint_close(c);
     assert_true(rc == 0 || rc == -EBADMSG);
     return rc ? err->text : NULL;

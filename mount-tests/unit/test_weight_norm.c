@@ -340,16 +340,16 @@ static void pinned(void **state) {
     struct ckpt_blob *const b = m->tensor[0].source->blob;
     struct ckpt_pin pin;
     assert_string_equal(b->ops->kind, "computed");
-    assert_int_equal(b->ops->pin(b, 4, 16, &pin, NULL), 0);
+    assert_int_equal(b->ops->pin(b, 4, 16, &pin, NULL, NULL), 0);
     const float expected[] = {4, 0.6F, 0.8F};
     float got[3];
     memcpy(got, pin.data, sizeof got);
     for (int i = 0; i < 3; i++)
         assert_true(fabsf(got[i] - expected[i]) < 1e-6F);
     b->ops->unpin(b, &pin);
-    assert_int_equal(b->ops->pin(b, 5, 7, &pin, NULL), 0); /* inside an element */
+    assert_int_equal(b->ops->pin(b, 5, 7, &pin, NULL, NULL), 0); /* inside an element */
     b->ops->unpin(b, &pin);
-    assert_int_equal(b->ops->pin(b, 8, 17, &pin, NULL), -EINVAL);
+    assert_int_equal(b->ops->pin(b, 8, 17, &pin, NULL, NULL), -EINVAL);
     ckpt_model_free(m);
     ckpt_checkpoint_close(c);
 }

@@ -16,6 +16,7 @@
 #include <zlib.h>
 
 #include "base/cleanup.h"
+#include "formats/decoded_cache.h"
 #include "formats/zip.h"
 
 /* What an archive says of an entry; fields that are 0 take their true values. */
@@ -265,6 +266,12 @@ static void test_bytes_changed(void **state) {
     assert_true(accepted > 0 && accepted < 5000);
 }
 
+static struct ckpt_decoded_cache *new_cache(void) {
+    struct ckpt_decoded_cache *cache = NULL;
+    assert_int_equal(ckpt_decoded_cache_new(1 << 20, &cache, NULL), 0);
+    return cache;
+}
+
 static void test_checksums(void **state) {
     static const struct entry entries[] = {
         {.name = "a/right", .data = "123"},
@@ -277,18 +284,20 @@ static void test_checksums(void **state) {
         .fd = -1, .name = "test", .size = bytes.n, .data = (const uint8_t *)bytes.s};
     struct ckpt_arena arena = {0};
     CKPT_AUTO(zip) struct ckpt_zip zip;
+    struct ckpt_decoded_cache *const cache = new_cache();
     (void)state;
     assert_int_equal(ckpt_zip_open(&file, &arena, &zip, NULL), 0);
     for (size_t i = 0; i < 4; i++) {
         struct ckpt_text text;
         struct ckpt_blob *blob;
         assert_int_equal(ckpt_zip_read(&zip, &zip.entry[i], 10, &arena, &text, NULL), want[i]);
-        assert_int_equal(ckpt_zip_blob(&zip, &zip.entry[i], &arena, "x", &blob, NULL), 0);
-        assert_int_equal(blob->ops->check(blob, NULL), want[i]);
+        assert_int_equal(ckpt_zip_blob(&zip, &zip.entry[i], cache, &arena, "x", &blob, NULL), 0);
+        assert_int_equal(blob->ops->check(blob, NULL, NULL), want[i]);
         assert_int_equal(blob->in_file, entries[i].method == 0);
         if (blob->ops->fini)
             blob->ops->fini(blob);
     }
+    ckpt_decoded_cache_free(cache);
     ckpt_arena_fini(&arena);
 }
 
@@ -321,14 +330,14 @@ static void test_inflated_sizes(void **state) {
 struct reader {
     struct ckpt_blob *blob;
     const uint8_t *seen;
+    struct ckpt_pin pin;
     pthread_t thread;
 };
 
 static void *pin_all(void *arg) {
     struct reader *r = arg;
-    struct ckpt_pin pin;
-    if (r->blob->ops->pin(r->blob, 0, r->blob->size, &pin, NULL) == 0)
-        r->seen = pin.data;
+    if (r->blob->ops->pin(r->blob, 0, r->blob->size, &r->pin, NULL, NULL) == 0)
+        r->seen = r->pin.data;
     return NULL;
 }
 
@@ -345,10 +354,11 @@ static void test_inflate_by_threads(void **state) {
         .fd = -1, .name = "test", .size = bytes.n, .data = (const uint8_t *)bytes.s};
     struct ckpt_arena arena = {0};
     CKPT_AUTO(zip) struct ckpt_zip zip;
+    struct ckpt_decoded_cache *const cache = new_cache();
     struct reader readers[THREADS] = {0};
     struct ckpt_blob *blob;
     assert_int_equal(ckpt_zip_open(&file, &arena, &zip, NULL), 0);
-    assert_int_equal(ckpt_zip_blob(&zip, &zip.entry[0], &arena, "x", &blob, NULL), 0);
+    assert_int_equal(ckpt_zip_blob(&zip, &zip.entry[0], cache, &arena, "x", &blob, NULL), 0);
     for (size_t i = 0; i < THREADS; i++) {
         readers[i].blob = blob;
         assert_int_equal(pthread_create(&readers[i].thread, NULL, pin_all, &readers[i]), 0);
@@ -359,7 +369,11 @@ static void test_inflate_by_threads(void **state) {
         assert_ptr_equal(readers[i].seen, readers[0].seen); /* inflated once */
     }
     assert_memory_equal(readers[0].seen, data, BYTES);
+    assert_int_equal(ckpt_decoded_cache_usage(cache).decoded, 1);
+    for (size_t i = 0; i < THREADS; i++)
+        blob->ops->unpin(blob, &readers[i].pin);
     blob->ops->fini(blob);
+    ckpt_decoded_cache_free(cache);
     ckpt_arena_fini(&arena);
 }
 

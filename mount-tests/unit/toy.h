@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "formats/checkpoint.h"
+#include "formats/decoded_cache.h"
 
 #define CASES FIXTURES "/../cases/"
 
@@ -82,6 +83,8 @@ static inline struct ckpt_checkpoint *toy_new(void) {
     assert_non_null(c);
     c->format = "toy";
     c->name = "toy";
+    c->owns_decoded = true;
+    assert_int_equal(ckpt_decoded_cache_new(CKPT_DECODED_DEFAULT, &c->decoded, NULL), 0);
     return c;
 }
 

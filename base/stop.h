@@ -1,0 +1,30 @@
+#ifndef CKPT_BASE_STOP_H
+#define CKPT_BASE_STOP_H
+/*
+ * Whether whoever wants a result has given up on it: long work asks between its pieces, waiters ask
+ * while they wait. A NULL stop never gives up.
+ */
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "base/err.h"
+
+struct ckpt_stop {
+    bool (*ask)(void *arg); /* any thread; may lock */
+    void *arg;
+};
+
+static inline bool ckpt_stop_asked(const struct ckpt_stop *stop) {
+    return stop && stop->ask(stop->arg);
+}
+
+/* -EINTR with its sentence. */
+int ckpt_fail_stopped(struct ckpt_err *err);
+
+/* A condition that ckpt_stop_wait can wait for. */
+void ckpt_stop_cond_init(pthread_cond_t *cond);
+/* Waits, with the mutex held, until the condition is signalled or a few milliseconds have passed,
+ * then asks, without the mutex: the answer may need a lock of its caller's. True: give up. */
+bool ckpt_stop_wait(pthread_cond_t *cond, pthread_mutex_t *mu, const struct ckpt_stop *stop);
+
+#endif
