@@ -32,6 +32,8 @@ static const struct class_row {
     {"torch.nn.modules.sparse.EmbeddingBag", "embedding", "embedding"},
     {"torch.nn.modules.activation.PReLU", "prelu", "prelu"},
     {"torch.nn.modules.activation.MultiheadAttention", "mha", "mha"},
+    {"torch.nn.modules.transformer.TransformerEncoderLayer", "encoder_layer", "encoder_layer"},
+    {"torch.nn.modules.transformer.TransformerDecoderLayer", "decoder_layer", "decoder_layer"},
     {"torch.nn.modules.rnn.LSTM", "lstm", "lstm"},
     {"torch.nn.modules.rnn.GRU", "gru", "gru"},
     {"torch.nn.modules.rnn.RNN", "rnn", "rnn"},

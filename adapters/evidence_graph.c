@@ -159,7 +159,7 @@ static void note_use(struct ckpt_facts *f, const struct op_row *row, enum ckpt_u
     if (rank == f->use.rank && (!f->use.kind || strcmp(f->use.kind, row->kind) != 0))
         f->use.kind = f->use.rule_kind = NULL;
     else
-        f->use = (struct ckpt_use){row->kind, row->rule_kind, rank};
+        f->use = (struct ckpt_use){row->kind, row->rule_kind, row->op, rank};
 }
 
 static void note_parameter(const struct survey *s, const struct op_row *row,
@@ -207,6 +207,38 @@ static void note_node(const struct survey *s, const struct ckpt_graph_node *n) {
                 note_parameter(s, row, n, s->graph->input[o.input].name);
         }
     }
+}
+
+/* --- where a Transformer layer has its norms -------------------------------------------------- */
+
+static struct ckpt_facts *layer_of(const struct survey *s, struct ckpt_text parameter,
+                                   const char *child) {
+    const struct ckpt_text module = module_of(parameter);
+    return ckpt_text_is(ckpt_module_last_name(module), child) ? find_facts(s, module_of(module))
+                                                              : NULL;
+}
+
+static void note_order(struct ckpt_facts *f, enum ckpt_norm_order order) {
+    if (f && f->norm_order == CKPT_NORM_UNKNOWN)
+        f->norm_order = order;
+}
+
+/* The first of norm1 and self_attn that runs tells the order; the fused operation says it. */
+static void note_norm_order(const struct survey *s, const struct ckpt_graph_node *n) {
+    const bool fused = ckpt_text_is(n->base, "aten._transformer_encoder_layer_fwd");
+    for (uint32_t a = 0; a < n->nargs; a++)
+        for (uint32_t k = 0; k < n->arg[a].n; k++) {
+            const struct ckpt_graph_item *item = &n->arg[a].item[k];
+            const uint32_t input = item->kind == CKPT_GRAPH_ITEM_VALUE
+                                       ? s->origin[item->value].input
+                                       : CKPT_GRAPH_NONE;
+            if (input == CKPT_GRAPH_NONE)
+                continue;
+            const struct ckpt_text name = s->graph->input[input].name;
+            const bool pre = fused && flag_holds(n, "norm_first");
+            note_order(layer_of(s, name, "norm1"), fused && !pre ? CKPT_NORM_POST : CKPT_NORM_PRE);
+            note_order(layer_of(s, name, "self_attn"), pre ? CKPT_NORM_PRE : CKPT_NORM_POST);
+        }
 }
 
 static void note_classes(const struct survey *s) {
@@ -278,6 +310,7 @@ int ckpt_survey_graph(struct ckpt_build *b, const struct ckpt_graph *g, struct c
     for (size_t i = 0; i < g->nnodes; i++) {
         follow(&s, &g->node[i]);
         note_node(&s, &g->node[i]);
+        note_norm_order(&s, &g->node[i]);
     }
     note_classes(&s);
     return 0;

@@ -23,6 +23,10 @@ static const struct name_row {
     {TABLE, "wpe", "embedding"},
     {TABLE, "token_embd", "embedding"},
     {TABLE, "position_embd", "embedding"},
+    {TABLE, "*norm", "norm"}, /* a LayerNorm over two dimensions, without a bias */
+    {TABLE, "ln", "norm"},
+    {TABLE, "lora_a*", "linear"}, /* peft's factors are Linear modules */
+    {TABLE, "lora_b*", "linear"},
     {VECTOR, "*norm*", "norm"},
     {VECTOR, "ln", "norm"},
     {VECTOR, "ln_*", "norm"},

@@ -82,6 +82,18 @@ static bool conv1d_hf(const struct ckpt_facts *f) {
     return rank(leaf(f, CKPT_LEAF_WEIGHT), 2) && bias_as_long_as(f, 1) && !bias_as_long_as(f, 0);
 }
 
+/* One number alone: a norm of one value would leave nothing of it. */
+static bool prelu(const struct ckpt_facts *f) {
+    const struct ckpt_tensor *w = leaf(f, CKPT_LEAF_WEIGHT);
+    return rank(w, 1) && w->shape[0] == 1 && !leaf(f, CKPT_LEAF_BIAS);
+}
+
+/* Weights of burn's layers are floats: integers are packed ones, of somebody's quantisation. */
+static bool integers(const struct ckpt_facts *f) {
+    const struct ckpt_tensor *w = leaf(f, CKPT_LEAF_WEIGHT);
+    return w && w->ndim > 0 && ckpt_dtype_info(w->dtype)->cls <= CKPT_CLASS_INT;
+}
+
 static bool norm(const struct ckpt_facts *f) {
     return rank(leaf(f, CKPT_LEAF_WEIGHT), 1) && bias_as_long_as(f, 0);
 }
@@ -90,6 +102,7 @@ static const struct structure_row {
     bool (*holds)(const struct ckpt_facts *f);
     const char *kind;
 } rows[] = {
+    {integers, "other"},
     {batch_norm, "batch_norm"},
     {mha, "mha"},
     {lstm, "lstm"},
@@ -101,16 +114,22 @@ static const struct structure_row {
     {linear, "linear"},
     {conv1d_hf, "conv1d_hf"},
     {norm, "norm"},
+    {prelu, "prelu"},
 };
 
+static bool found(struct ckpt_decision *d, const char *kind) {
+    d->kind = d->rule_kind = kind;
+    d->decided_by = "structure";
+    return true;
+}
+
 bool ckpt_evidence_structure(const struct ckpt_facts *f, struct ckpt_decision *d) {
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        if (!rows[i].holds(f))
-            continue;
-        d->kind = d->rule_kind = rows[i].kind;
-        d->decided_by = "structure";
-        return true;
-    }
+    const char *layer = ckpt_layer_by_children(f);
+    if (layer)
+        return found(d, layer);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].holds(f))
+            return found(d, rows[i].kind);
     return false;
 }
 

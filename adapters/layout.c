@@ -154,6 +154,7 @@ static int adapt(struct ckpt_build *b, const struct ckpt_shaped *shaped, struct 
         t->module.kind = item->decision.kind;
         t->module.decided_by = item->decision.decided_by;
         t->module.record = facts->record;
+        t->module.within = item->decision.within;
     } else {
         t->module.path = CKPT_TEXT("");
     }

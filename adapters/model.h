@@ -84,6 +84,8 @@ struct ckpt_element_map {
     bool swap, conj, neg;
 };
 
+struct ckpt_decision;
+
 struct ckpt_adapted {
     struct ckpt_text key;  /* name in model.safetensors; outside the model the full dotted path */
     struct ckpt_path path; /* raw segments of the file's path below the mount: container segments
@@ -110,7 +112,8 @@ struct ckpt_adapted {
         const char *kind; /* "linear", "norm", "conv" ... of the kinds in DESIGN; NULL unknown */
         const char
             *decided_by; /* "option", "graph", "class", "structure", "name", "default"; NULL */
-        const struct ckpt_module *record; /* class and attributes, where the file has them */
+        const struct ckpt_module *record;   /* class and attributes, where the file has them */
+        const struct ckpt_decision *within; /* the modules that hold it (adapters/evidence.h) */
     } module;
     struct ckpt_text torch_key; /* the PyTorch name inside the model: after root and prefix, before
                                    map, renumbering and layout */

@@ -10,6 +10,9 @@
  *
  * The first rule that matches a key takes it and makes its targets of it; a key that no rule takes
  * stays as it is, or is an error in a closed file. Our own adapters are such files, built in.
+ *
+ * Two kinds of rules act before these, and take nothing: those that compute (rule_merge.c), and
+ * those that say what is inside a module, `within` (rule_within.c).
  */
 #include "adapters/build.h"
 #include "adapters/regex.h"
@@ -73,6 +76,8 @@ struct ckpt_rule {
     const char *where; /* "FILE: rule 3", from 1 */
     const char *const *kind;
     uint32_t nkind;
+    const char *const *within; /* kinds of a module: match is on the key below it */
+    uint32_t nwithin;
     uint64_t ranks; /* bit per rank below 64; 0: any */
     struct ckpt_rule_when when;
     const struct ckpt_rule_target *target;
@@ -129,6 +134,11 @@ static inline bool ckpt_rule_computes(const struct ckpt_rule *rule) {
     return rule->target[0].nop == 1 && rule->target[0].op[0].kind == CKPT_RULE_WEIGHT_NORM;
 }
 
+/* A rule that renames what is inside a module, for the rules that follow. */
+static inline bool ckpt_rule_is_within(const struct ckpt_rule *rule) {
+    return rule->nwithin > 0;
+}
+
 /* Applies the build's files to the model's items, the first file that takes a key has it, and
  * appends what comes of all of them, in their order. */
 int ckpt_rules_apply(struct ckpt_build *b, struct ckpt_shaped_list *out) CKPT_CHECKED;
@@ -146,6 +156,16 @@ int ckpt_rule_expand(struct ckpt_build *b, struct ckpt_rule *rule, struct ckpt_t
 int ckpt_rule_takes(struct ckpt_build *b, const struct ckpt_strmap *keys,
                     const struct ckpt_rules *file, struct ckpt_rule *rule,
                     const struct ckpt_item *item) CKPT_CHECKED;
+/* The conditions of when, with prefix before each of its keys. rule NULL: the keys are no templates
+ * (variants). 1 all hold, 0 or negative. */
+int ckpt_rule_when_holds(struct ckpt_build *b, const struct ckpt_strmap *keys,
+                         const struct ckpt_rule_when *when, struct ckpt_rule *rule,
+                         struct ckpt_text key, struct ckpt_text prefix) CKPT_CHECKED;
+/* Whether the rule wants the item's rank and kind of module. */
+bool ckpt_rule_fits_tensor(const struct ckpt_rule *rule, const struct ckpt_item *item);
+/* Renames the item as the file's `within` rules say; keys: as they are before any of them. */
+int ckpt_rule_rename_within(struct ckpt_build *b, const struct ckpt_strmap *keys,
+                            const struct ckpt_rules *file, struct ckpt_item *item) CKPT_CHECKED;
 /* Fills keys. */
 int ckpt_rule_index_keys(struct ckpt_build *b, struct ckpt_strmap *keys) CKPT_CHECKED;
 

@@ -5,8 +5,9 @@
  *     matched    rule 1    joined    joined    rule 2     -            one pass: who takes what
  *     shaped     in.weight                     fc.weight  norm.bias    one pass, in items' order
  *
- * The first rule, of the first file, that matches an item takes it. A source that another's concat
- * names is taken too and shows by itself only if a rule of that file, or of one before, says so.
+ * Of each file in turn, `within` rules rename first (rule_within.c), then the first rule that
+ * matches an item takes it. A source that another's concat names is taken too and shows by itself
+ * only if a rule of that file, or of one before, says so.
  */
 #include <errno.h>
 #include <string.h>
@@ -15,8 +16,8 @@
 
 struct match {
     struct ckpt_rule *rule; /* NULL: no rule took it */
-    size_t file;            /* the rule's */
     size_t joined_by;       /* file of the first rule whose concat names it; NOBODY */
+    bool packed;            /* a rule would take it, but its elements cannot be moved */
 };
 #define NOBODY SIZE_MAX
 
@@ -72,33 +73,63 @@ static int mark_joined(struct apply *a, size_t file, struct ckpt_rule *rule, str
     return 0;
 }
 
-static int match_item(struct apply *a, size_t i) {
-    struct ckpt_rules *const *const files = a->b->rules;
+/* The first rule of the file that fits. */
+static int match_item(struct apply *a, size_t f, size_t i) {
+    struct ckpt_rules *file = a->b->rules[f];
     const struct ckpt_item *item = &a->b->item[i];
-    for (size_t f = 0; f < a->b->nrules; f++) {
-        for (size_t r = 0; r < files[f]->nrules; r++) {
-            struct ckpt_rule *rule = &files[f]->rule[r];
-            const int rc = ckpt_rule_computes(rule)
-                               ? 0
-                               : ckpt_rule_takes(a->b, &a->keys, files[f], rule, item);
-            if (rc < 0)
-                return rc;
-            if (rc == 0)
-                continue;
-            if (is_packed(item->tensor) && moves_elements(rule))
-                return ckpt_build_warn(
-                    a->b,
-                    "%.*s: elements of %s are smaller than a byte and cannot be moved: the "
-                    "tensor stays as it is stored (%s would move them)",
-                    CKPT_TEXT_ARGS(item->key), ckpt_dtype_info(item->tensor->dtype)->name,
-                    rule->where);
-            a->match[i].rule = rule;
-            a->match[i].file = f;
-            files[f]->taken++;
-            return mark_joined(a, f, rule, item->key);
+    for (size_t r = 0; r < file->nrules; r++) {
+        struct ckpt_rule *rule = &file->rule[r];
+        if (ckpt_rule_computes(rule) || ckpt_rule_is_within(rule))
+            continue;
+        const int rc = ckpt_rule_takes(a->b, &a->keys, file, rule, item);
+        if (rc < 0)
+            return rc;
+        if (rc == 0)
+            continue;
+        if (is_packed(item->tensor) && moves_elements(rule)) {
+            a->match[i].packed = true;
+            return ckpt_build_warn(
+                a->b,
+                "%.*s: elements of %s are smaller than a byte and cannot be moved: the "
+                "tensor stays as it is stored (%s would move them)",
+                CKPT_TEXT_ARGS(item->key), ckpt_dtype_info(item->tensor->dtype)->name, rule->where);
         }
+        a->match[i].rule = rule;
+        file->taken++;
+        return mark_joined(a, f, rule, item->key);
     }
-    return ckpt_rule_note_lost(a->b, &a->keys, item, &a->lost);
+    return 0;
+}
+
+/* Whether no file before this one has settled what becomes of the item. */
+static bool is_open(const struct apply *a, size_t f, size_t i) {
+    const struct match *m = &a->match[i];
+    return a->b->item[i].in_model && !m->rule && !m->packed && m->joined_by >= f;
+}
+
+static int rename_within(struct apply *a, size_t f) {
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < a->b->nitems; i++)
+        if (is_open(a, f, i))
+            rc = ckpt_rule_rename_within(a->b, &a->keys, a->b->rules[f], &a->b->item[i]);
+    if (rc)
+        return rc;
+    ckpt_strmap_clear(&a->keys);
+    return ckpt_rule_index_keys(a->b, &a->keys);
+}
+
+static bool any_within(const struct ckpt_rules *file) {
+    for (size_t r = 0; r < file->nrules; r++)
+        if (ckpt_rule_is_within(&file->rule[r]))
+            return true;
+    return false;
+}
+
+static int match_file(struct apply *a, size_t f) {
+    int rc = any_within(a->b->rules[f]) ? rename_within(a, f) : 0;
+    for (size_t i = 0; rc == 0 && i < a->b->nitems; i++)
+        rc = is_open(a, f, i) ? match_item(a, f, i) : 0;
+    return rc;
 }
 
 static int check_closed(struct apply *a) {
@@ -124,17 +155,14 @@ static int match_all(struct apply *a) {
     for (size_t i = 0; i < b->nitems; i++)
         a->match[i].joined_by = NOBODY;
     int rc = ckpt_rule_index_keys(b, &a->keys);
+    for (size_t f = 0; rc == 0 && f < b->nrules; f++)
+        rc = match_file(a, f);
     for (size_t i = 0; rc == 0 && i < b->nitems; i++)
-        rc = b->item[i].in_model ? match_item(a, i) : 0;
+        if (is_open(a, b->nrules, i))
+            rc = ckpt_rule_note_lost(b, &a->keys, &b->item[i], &a->lost);
     if (rc == 0)
         rc = ckpt_rule_warn_lost(b, &a->lost);
     return rc ? rc : check_closed(a);
-}
-
-/* Whether a source is shown by a rule of its own: what the user joins, our own rules leave alone.
- */
-static bool has_own_rule(const struct match *m) {
-    return m->rule && m->file <= m->joined_by;
 }
 
 /* --- what becomes of it --- */
@@ -344,7 +372,7 @@ int ckpt_rules_apply(struct ckpt_build *b, struct ckpt_shaped_list *out) {
     int rc = match_all(&a);
     for (size_t i = 0; rc == 0 && i < b->nitems; i++) {
         const bool in_model = b->item[i].in_model;
-        if (in_model && has_own_rule(&a.match[i])) {
+        if (in_model && a.match[i].rule) {
             rc = make_targets(&a, i, out);
         } else if (!in_model || a.match[i].joined_by == NOBODY) {
             struct ckpt_shaped shaped;

@@ -22,9 +22,12 @@ static int find_rule(struct ckpt_build *b, const struct ckpt_strmap *keys,
     struct ckpt_item before = *item;
     before.key = item->torch_key;
     for (size_t f = 0; f < b->nrules; f++) {
+        const int failed = ckpt_rule_rename_within(b, keys, b->rules[f], &before);
+        if (failed)
+            return failed;
         for (size_t r = 0; r < b->rules[f]->nrules; r++) {
             struct ckpt_rule *candidate = &b->rules[f]->rule[r];
-            const int rc = ckpt_rule_computes(candidate)
+            const int rc = ckpt_rule_computes(candidate) || ckpt_rule_is_within(candidate)
                                ? 0
                                : ckpt_rule_takes(b, keys, b->rules[f], candidate, &before);
             if (rc < 0)

@@ -13,14 +13,27 @@ int ckpt_rule_expand(struct ckpt_build *b, struct ckpt_rule *rule, struct ckpt_t
     return rc < 0 ? rc : 0;
 }
 
-/* rule NULL: the keys are no templates (variants). 1 all conditions hold, 0 or negative. */
-static int when_holds(struct ckpt_build *b, const struct ckpt_strmap *keys,
-                      const struct ckpt_rule_when *when, struct ckpt_rule *rule,
-                      struct ckpt_text key) {
+static int put_before(struct ckpt_build *b, struct ckpt_text prefix, struct ckpt_text *name) {
+    if (prefix.n == 0)
+        return 0;
+    char *s = ckpt_arena_alloc(&b->model->arena, prefix.n + name->n + 1);
+    if (!s)
+        return ckpt_fail_memory(b->err, "applying a rule");
+    memcpy(s, prefix.s, prefix.n);
+    memcpy(s + prefix.n, name->s, name->n);
+    *name = (struct ckpt_text){s, prefix.n + name->n};
+    return 0;
+}
+
+int ckpt_rule_when_holds(struct ckpt_build *b, const struct ckpt_strmap *keys,
+                         const struct ckpt_rule_when *when, struct ckpt_rule *rule,
+                         struct ckpt_text key, struct ckpt_text prefix) {
     for (uint32_t i = 0; i < when->nexists + when->nabsent; i++) {
         const bool exists = i < when->nexists;
         struct ckpt_text name = exists ? when->exists[i] : when->absent[i - when->nexists];
-        const int rc = rule ? ckpt_rule_expand(b, rule, key, name, 0, &name) : 0;
+        int rc = rule ? ckpt_rule_expand(b, rule, key, name, 0, &name) : 0;
+        if (rc == 0)
+            rc = put_before(b, prefix, &name);
         if (rc)
             return rc;
         if ((ckpt_strmap_get(keys, name) != CKPT_STRMAP_ABSENT) != exists)
@@ -29,25 +42,27 @@ static int when_holds(struct ckpt_build *b, const struct ckpt_strmap *keys,
     return 1;
 }
 
-static bool kind_fits(const struct ckpt_rule *rule, const char *kind) {
-    for (uint32_t i = 0; i < rule->nkind; i++)
-        if (kind && strcmp(rule->kind[i], kind) == 0)
-            return true;
-    return rule->nkind == 0;
+bool ckpt_rule_fits_tensor(const struct ckpt_rule *rule, const struct ckpt_item *item) {
+    const struct ckpt_tensor *t = item->tensor;
+    const char *kind = item->decision.rule_kind;
+    bool fits = rule->nkind == 0;
+    for (uint32_t i = 0; kind && i < rule->nkind; i++)
+        fits |= strcmp(rule->kind[i], kind) == 0;
+    return fits && (!rule->ranks || (t->ndim <= 63 && (rule->ranks >> t->ndim & 1)));
 }
 
 int ckpt_rule_takes(struct ckpt_build *b, const struct ckpt_strmap *keys,
                     const struct ckpt_rules *file, struct ckpt_rule *rule,
                     const struct ckpt_item *item) {
-    const struct ckpt_tensor *t = item->tensor;
-    if (!kind_fits(rule, item->decision.rule_kind) ||
-        (rule->ranks && (t->ndim > 63 || !(rule->ranks >> t->ndim & 1))))
+    const struct ckpt_text none = CKPT_TEXT("");
+    if (!ckpt_rule_fits_tensor(rule, item))
         return 0;
     int rc = ckpt_regex_match(rule->match, item->key, b->err);
     if (rc > 0)
-        rc = when_holds(b, keys, &rule->when, rule, item->key);
+        rc = ckpt_rule_when_holds(b, keys, &rule->when, rule, item->key, none);
     if (rc > 0 && rule->when.variant >= 0)
-        rc = when_holds(b, keys, &file->variant[rule->when.variant], NULL, item->key);
+        rc = ckpt_rule_when_holds(b, keys, &file->variant[rule->when.variant], NULL, item->key,
+                                  none);
     return rc;
 }
 

@@ -84,23 +84,22 @@ static int read_strings(const struct ckpt_rule_reader *r, const cJSON *object, c
     return 0;
 }
 
-static int read_kinds(const struct ckpt_rule_reader *r, const cJSON *object,
-                      struct ckpt_rule *rule) {
+static int read_kinds(const struct ckpt_rule_reader *r, const cJSON *object, const char *field,
+                      const char *const **out, uint32_t *n) {
     struct ckpt_text *names = NULL;
-    const int rc = read_strings(r, object, "kind", &names, &rule->nkind);
-    if (rc || rule->nkind == 0)
+    const int rc = read_strings(r, object, field, &names, n);
+    if (rc || *n == 0)
         return rc;
-    const char **kind = ckpt_arena_array(&r->rules->arena, rule->nkind, sizeof *kind);
+    const char **kind = ckpt_arena_array(&r->rules->arena, *n, sizeof *kind);
     if (!kind)
         return ckpt_fail_memory(r->err, "reading rules");
-    for (uint32_t i = 0; i < rule->nkind; i++) {
-        kind[i] =
-            ckpt_text_is(names[i], "instance_norm") ? "instance_norm" : ckpt_kind_by_name(names[i]);
+    for (uint32_t i = 0; i < *n; i++) {
+        kind[i] = ckpt_rule_kind_by_name(names[i]);
         if (!kind[i])
-            return ckpt_fail(r->err, -EINVAL, "%s: \"kind\": no kind of module is called '%s'",
-                             r->where, names[i].s);
+            return ckpt_fail(r->err, -EINVAL, "%s: \"%s\": no kind of module is called '%s'",
+                             r->where, field, names[i].s);
     }
-    rule->kind = kind;
+    *out = kind;
     return 0;
 }
 
@@ -298,8 +297,20 @@ static int check_computing(const struct ckpt_rule_reader *r, const struct ckpt_r
         r->where);
 }
 
+/* A rule for what is inside a module renames, and nothing else. */
+static int check_within(const struct ckpt_rule_reader *r, const struct ckpt_rule *rule) {
+    const struct ckpt_rule_target *const only = &rule->target[0];
+    if (!ckpt_rule_is_within(rule) ||
+        (rule->ntargets == 1 && only->nop == 0 && only->cast == CKPT_DT_NONE))
+        return 0;
+    return ckpt_fail(r->err, -EINVAL,
+                     "%s: a rule with \"within\" has a \"name\" at most, no operation, targets or "
+                     "cast; a second rule can match that name",
+                     r->where);
+}
+
 static int read_rule(struct ckpt_rule_reader *r, const cJSON *v, struct ckpt_rule *rule) {
-    static const char *const names[] = {"match", "kind", "rank",    "when",  "name",
+    static const char *const names[] = {"match", "kind", "within",  "rank",  "when", "name",
                                         "ops",   "cast", "targets", "about", NULL};
     const char *prefix = ckpt_arena_printf(&r->rules->arena, "%s: ", r->where);
     if (!prefix)
@@ -314,7 +325,9 @@ static int read_rule(struct ckpt_rule_reader *r, const cJSON *v, struct ckpt_rul
     if (rc == 0)
         rc = ckpt_regex_new(ckpt_text_of(match->valuestring), true, prefix, &rule->match, r->err);
     if (rc == 0)
-        rc = read_kinds(r, v, rule);
+        rc = read_kinds(r, v, "kind", &rule->kind, &rule->nkind);
+    if (rc == 0)
+        rc = read_kinds(r, v, "within", &rule->within, &rule->nwithin);
     if (rc == 0)
         rc = read_ranks(r, v, rule);
     if (rc == 0)
@@ -323,6 +336,8 @@ static int read_rule(struct ckpt_rule_reader *r, const cJSON *v, struct ckpt_rul
         rc = read_targets(r, v, rule);
     if (rc == 0)
         rc = check_computing(r, rule);
+    if (rc == 0)
+        rc = check_within(r, rule);
     return rc ? rc : check_keys(r, rule);
 }
 

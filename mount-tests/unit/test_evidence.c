@@ -12,6 +12,7 @@ struct one {
     int32_t module;
     struct ckpt_model *m;
     size_t warning;
+    bool store;
 };
 
 static void take_kind(struct one *o, const char *line) {
@@ -27,11 +28,16 @@ static void take_tensor(struct one *o, char *line) {
         *space = '\0';
     const char *key =
         ckpt_arena_printf(&o->c->arena, "%s%s%s", o->path, o->path[0] ? "." : "", line);
-    toy_tensor(o->c, key, CKPT_DT_F32, space ? space + 1 : "", 0)->module = o->module;
+    char *dtype = space ? strchr(space + 1, ' ') : NULL;
+    if (dtype)
+        *dtype = '\0';
+    toy_tensor(o->c, key, dtype ? CKPT_DT_I8 : CKPT_DT_F32, space ? space + 1 : "", 0)->module =
+        o->module;
 }
 
 static void build(struct one *o) {
-    const struct ckpt_adapt_options options = {.kind = o->kind, .nkind = o->nkind};
+    const struct ckpt_adapt_options options = {
+        .kind = o->kind, .nkind = o->nkind, .modules_store = o->store};
     struct ckpt_err err = {0};
     if (!o->m && ckpt_model_build(o->c, &options, &o->m, &err))
         fail_msg("%s", err.text);
@@ -63,6 +69,8 @@ static void check_case(struct cases *c) {
             o.module = toy_module(o.c, "", o.path, c->line + 6, -1);
         } else if (strncmp(c->line, "kind ", 5) == 0) {
             take_kind(&o, c->line + 5);
+        } else if (strcmp(c->line, "store") == 0) {
+            o.store = true;
         } else if (c->line[0] == '=') {
             build(&o);
             check_decision(c, &o);

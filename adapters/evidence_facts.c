@@ -1,0 +1,154 @@
+/*
+ * Gathers the facts of each module: of those that have tensors (whose keys differ in their last
+ * name only), and of the modules that hold them, some levels up.
+ *
+ *     key                                 facts of
+ *     layers.0.self_attn.in_proj_weight   layers.0.self_attn, layers.0, layers, ""
+ *     layers.0.linear1.weight             layers.0.linear1 (and layers.0: already there)
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapters/build.h"
+#include "adapters/evidence.h"
+
+static const char *const leaf_names[CKPT_LEAF_COUNT] = {
+    [CKPT_LEAF_WEIGHT] = "weight",
+    [CKPT_LEAF_BIAS] = "bias",
+    [CKPT_LEAF_RUNNING_MEAN] = "running_mean",
+    [CKPT_LEAF_IN_PROJ_WEIGHT] = "in_proj_weight",
+    [CKPT_LEAF_Q_PROJ_WEIGHT] = "q_proj_weight",
+    [CKPT_LEAF_K_PROJ_WEIGHT] = "k_proj_weight",
+    [CKPT_LEAF_V_PROJ_WEIGHT] = "v_proj_weight",
+    [CKPT_LEAF_WEIGHT_HH] = "weight_hh_l0",
+    [CKPT_LEAF_WEIGHT_IH] = "weight_ih_l0",
+    [CKPT_LEAF_WEIGHT_HR] = "weight_hr_l0",
+    [CKPT_LEAF_BIAS_K] = "bias_k",
+};
+
+struct gather {
+    struct ckpt_build *b;
+    struct ckpt_strmap by_path;
+    struct ckpt_facts *facts;
+    size_t n, cap;
+};
+
+static void gather_fini(struct gather *g) {
+    ckpt_strmap_fini(&g->by_path);
+    free(g->facts);
+}
+#define ckpt_auto_gather gather_fini
+
+static struct ckpt_text holder_path(struct ckpt_text path) {
+    const char *dot = memrchr(path.s, '.', path.n);
+    return (struct ckpt_text){path.s, dot ? (size_t)(dot - path.s) : 0};
+}
+
+/* The index of the module at the path, made if it is new. */
+static int add_module(struct gather *g, struct ckpt_text path, size_t *at) {
+    if (g->n == g->cap) {
+        const size_t cap = g->cap ? 2 * g->cap : 64;
+        struct ckpt_facts *bigger = realloc(g->facts, cap * sizeof *bigger);
+        if (!bigger)
+            return ckpt_fail_memory(g->b->err, "looking at the modules");
+        g->facts = bigger;
+        g->cap = cap;
+    }
+    *at = g->n;
+    const int rc = ckpt_strmap_add(&g->by_path, path, g->n, at);
+    if (rc == -ENOMEM)
+        return ckpt_fail_memory(g->b->err, "looking at the modules");
+    if (rc == 0)
+        g->facts[g->n++] = (struct ckpt_facts){.path = path, .within = CKPT_MODULE_NONE};
+    return 0;
+}
+
+/* The modules that hold this one, as far up as they are not there yet. */
+static int add_holders(struct gather *g, size_t at) {
+    const struct ckpt_checkpoint *c = g->b->checkpoint;
+    for (uint32_t level = 0; level < CKPT_MODULE_LEVELS; level++) {
+        const struct ckpt_text path = g->facts[at].path;
+        if (path.n == 0 || g->facts[at].within != CKPT_MODULE_NONE)
+            break;
+        size_t above;
+        const int rc = add_module(g, holder_path(path), &above);
+        if (rc)
+            return rc;
+        g->facts[at].within = above;
+        const struct ckpt_module *record = g->facts[at].record;
+        if (record && record->parent >= 0 && !g->facts[above].record)
+            g->facts[above].record = &c->modules[record->parent];
+        at = above;
+    }
+    return 0;
+}
+
+static void note_leaf(struct ckpt_facts *f, const struct ckpt_item *item) {
+    const struct ckpt_text key = item->torch_key;
+    const size_t skip = f->path.n ? f->path.n + 1 : (key.n > 0 && key.s[0] == '.');
+    const struct ckpt_text name = {key.s + skip, key.n - skip};
+    f->owns = true;
+    for (size_t l = 0; l < CKPT_LEAF_COUNT; l++)
+        if (ckpt_text_is(name, leaf_names[l]))
+            f->leaf[l] = item->tensor;
+}
+
+static int add_item(struct gather *g, const struct ckpt_item *item, size_t *at) {
+    const struct ckpt_checkpoint *c = g->b->checkpoint;
+    const int32_t module = item->tensor->module;
+    const int rc = add_module(g, holder_path(item->torch_key), at);
+    if (rc)
+        return rc;
+    struct ckpt_facts *f = &g->facts[*at];
+    if (module >= 0 && (size_t)module < c->nmodules && !f->record)
+        f->record = &c->modules[module];
+    note_leaf(f, item);
+    return add_holders(g, *at);
+}
+
+/* Moves what was gathered into the arena. */
+static int keep(struct gather *g, struct ckpt_modules *m) {
+    struct ckpt_arena *a = &g->b->model->arena;
+    m->facts = ckpt_arena_array(a, g->n, sizeof *m->facts);
+    m->decision = ckpt_arena_array(a, g->n, sizeof *m->decision);
+    if (!m->facts || !m->decision)
+        return ckpt_fail_memory(g->b->err, "looking at the modules");
+    if (g->n)
+        memcpy(m->facts, g->facts, g->n * sizeof *m->facts);
+    m->n = g->n;
+    ckpt_note_children(m);
+    return 0;
+}
+
+int ckpt_gather_modules(struct ckpt_build *b, struct ckpt_modules *m) {
+    CKPT_AUTO(gather) struct gather g = {.b = b};
+    m->of_item = ckpt_arena_array(&b->model->arena, b->nitems, sizeof *m->of_item);
+    if (!m->of_item)
+        return ckpt_fail_memory(b->err, "looking at the modules");
+    for (size_t i = 0; i < b->nitems; i++) {
+        const int rc = b->item[i].in_model ? add_item(&g, &b->item[i], &m->of_item[i]) : 0;
+        if (rc)
+            return rc;
+    }
+    const int rc = keep(&g, m);
+    const struct ckpt_graph *graph = b->options->graph ? b->options->graph : b->checkpoint->graph;
+    return rc == 0 && graph ? ckpt_survey_graph(b, graph, m->facts, &g.by_path) : rc;
+}
+
+const struct ckpt_value *ckpt_facts_attribute(const struct ckpt_facts *f, const char *name) {
+    const struct ckpt_value *attributes = f->record ? f->record->attributes : NULL;
+    return attributes ? ckpt_value_get(attributes, name) : NULL;
+}
+
+bool ckpt_facts_allow(const struct ckpt_facts *f, const char *kind) {
+    if (strcmp(kind, "other") == 0)
+        return true;
+    if (ckpt_is_layer(kind))
+        return f->children & CKPT_CHILD_NORM1;
+    if (strcmp(kind, "mha") == 0)
+        return f->leaf[CKPT_LEAF_IN_PROJ_WEIGHT] || f->leaf[CKPT_LEAF_Q_PROJ_WEIGHT];
+    if (strcmp(kind, "lstm") == 0 || strcmp(kind, "gru") == 0 || strcmp(kind, "rnn") == 0)
+        return f->leaf[CKPT_LEAF_WEIGHT_HH];
+    return f->owns;
+}

@@ -1,0 +1,100 @@
+/*
+ * Rules that say what is inside a module. Of each module that holds a tensor, the outermost first
+ * and its own last, the first such rule that fits renames what stands below that module:
+ *
+ *     layers.0.self_attn.out_proj.weight
+ *     layers.0             encoder_layer   self_attn.(.*) -> mha.$1    layers.0.mha.out_proj.weight
+ *     layers.0.self_attn   mha             out_proj.(.*) -> output.$1  layers.0.mha.output.weight
+ *     ...out_proj          linear          -
+ *
+ * The rules proper then see that name. So each module is described once, wherever it is used.
+ */
+#include <string.h>
+
+#include "adapters/rule.h"
+
+enum { LEVELS_MAX = 64 };
+
+/* How many segments of the item's key stand below the module at path. */
+static size_t segments_below(struct ckpt_text torch_key, struct ckpt_text path) {
+    size_t n = 1;
+    for (size_t i = path.n ? path.n + 1 : 0; i < torch_key.n; i++)
+        n += torch_key.s[i] == '.';
+    return n;
+}
+
+/* Where the last n segments of key begin; renames may have left fewer. */
+static size_t begin_of_last(struct ckpt_text key, size_t n) {
+    size_t at = key.n;
+    while (at > 0 && !(key.s[at - 1] == '.' && --n == 0))
+        at--;
+    return at;
+}
+
+static bool is_within(const struct ckpt_rule *rule, const struct ckpt_decision *d) {
+    for (uint32_t i = 0; d->rule_kind && i < rule->nwithin; i++)
+        if (strcmp(rule->within[i], d->rule_kind) == 0)
+            return true;
+    return false;
+}
+
+/* What the rule makes of the part below the module, put behind what stands before it. */
+static int put_name(struct ckpt_build *b, struct ckpt_rule *rule, struct ckpt_text below,
+                    struct ckpt_item *item, size_t begin) {
+    const struct ckpt_rule_target *target = &rule->target[0];
+    struct ckpt_text name;
+    if (!target->name.s)
+        return 0;
+    const int rc = ckpt_rule_expand(b, rule, below, target->name, 0, &name);
+    if (rc)
+        return rc;
+    char *s = ckpt_arena_alloc(&b->model->arena, begin + name.n + 1);
+    if (!s)
+        return ckpt_fail_memory(b->err, "applying a rule");
+    memcpy(s, item->key.s, begin);
+    memcpy(s + begin, name.s, name.n);
+    item->key = (struct ckpt_text){s, begin + name.n};
+    item->renamed = true;
+    return 0;
+}
+
+/* The file's first rule for what is inside this module. */
+static int rename_below(struct ckpt_build *b, const struct ckpt_strmap *keys,
+                        const struct ckpt_rules *file, const struct ckpt_decision *d,
+                        struct ckpt_text before, struct ckpt_item *item) {
+    const size_t n = segments_below(item->torch_key, d->facts->path);
+    const size_t begin = begin_of_last(item->key, n), was = begin_of_last(before, n);
+    const struct ckpt_text below = {item->key.s + begin, item->key.n - begin};
+    const struct ckpt_text prefix = {before.s, was};
+    for (size_t r = 0; r < file->nrules; r++) {
+        struct ckpt_rule *rule = &file->rule[r];
+        if (!is_within(rule, d) || !ckpt_rule_fits_tensor(rule, item))
+            continue;
+        int rc = ckpt_regex_match(rule->match, below, b->err);
+        if (rc > 0)
+            rc = ckpt_rule_when_holds(b, keys, &rule->when, rule, below, prefix);
+        if (rc > 0 && rule->when.variant >= 0)
+            rc = ckpt_rule_when_holds(b, keys, &file->variant[rule->when.variant], NULL, below,
+                                      CKPT_TEXT(""));
+        if (rc)
+            return rc < 0 ? rc : put_name(b, rule, below, item, begin);
+    }
+    return 0;
+}
+
+int ckpt_rule_rename_within(struct ckpt_build *b, const struct ckpt_strmap *keys,
+                            const struct ckpt_rules *file, struct ckpt_item *item) {
+    const struct ckpt_decision *chain[LEVELS_MAX];
+    const struct ckpt_text before = item->key;
+    size_t n = 0;
+    if (!item->decision.facts)
+        return 0;
+    for (const struct ckpt_decision *d = &item->decision; d && n < LEVELS_MAX; d = d->within)
+        chain[n++] = d;
+    while (n-- > 0) {
+        const int rc = rename_below(b, keys, file, chain[n], before, item);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
