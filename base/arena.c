@@ -7,11 +7,12 @@
 #include <string.h>
 
 #define BLOCK_BYTES ((size_t)64 * 1024)
+#define ALIGN alignof(int64_t) /* nothing of ours asks for more */
 
 struct ckpt_arena_block {
     struct ckpt_arena_block *next;
     size_t used, size;
-    alignas(max_align_t) unsigned char data[];
+    alignas(ALIGN) unsigned char data[];
 };
 
 static struct ckpt_arena_block *add_block(struct ckpt_arena *a, size_t need) {
@@ -33,24 +34,35 @@ static struct ckpt_arena_block *add_block(struct ckpt_arena *a, size_t need) {
     return b;
 }
 
-void *ckpt_arena_alloc(struct ckpt_arena *a, size_t size) {
-    const size_t align = alignof(max_align_t);
-    if (size > SIZE_MAX - align)
+/* The free bytes at the block's end that do not begin at a multiple of align. */
+static size_t gap(const struct ckpt_arena_block *b, size_t align) {
+    return (align - b->used % align) % align;
+}
+
+static void *take(struct ckpt_arena *a, size_t need, size_t align) {
+    struct ckpt_arena_block *b = a->blocks;
+    size_t skip = b ? gap(b, align) : 0;
+    const size_t bytes = need + skip;
+    if (bytes < need)
         return NULL;
-    const size_t need = size ? (size + align - 1) / align * align : align;
-    if (a->limit && (need > a->limit || a->used > a->limit - need)) {
+    if (a->limit && (bytes > a->limit || a->used > a->limit - bytes)) {
         a->exceeded = true;
         return NULL;
     }
-    struct ckpt_arena_block *b = a->blocks;
-    if (!b || b->size - b->used < need)
+    if (!b || b->size - b->used < bytes) {
         b = add_block(a, need);
+        skip = 0;
+    }
     if (!b)
         return NULL;
-    void *p = b->data + b->used;
-    b->used += need;
-    a->used += need;
+    void *p = b->data + b->used + skip;
+    b->used += need + skip;
+    a->used += need + skip;
     return p;
+}
+
+void *ckpt_arena_alloc(struct ckpt_arena *a, size_t size) {
+    return take(a, size ? size : 1, ALIGN);
 }
 
 void *ckpt_arena_array(struct ckpt_arena *a, size_t count, size_t size) {
@@ -61,7 +73,7 @@ void *ckpt_arena_array(struct ckpt_arena *a, size_t count, size_t size) {
 char *ckpt_arena_copy(struct ckpt_arena *a, const void *data, size_t n) {
     if (n == SIZE_MAX)
         return NULL;
-    char *p = ckpt_arena_alloc(a, n + 1);
+    char *p = take(a, n + 1, 1); /* texts lie end to end: there are many short ones */
     if (p && n)
         memcpy(p, data, n);
     return p;
@@ -73,7 +85,7 @@ char *ckpt_arena_printf(struct ckpt_arena *a, const char *fmt, ...) {
     va_copy(again, ap);
     const int n = vsnprintf(NULL, 0, fmt, ap);
     va_end(ap);
-    char *p = n < 0 ? NULL : ckpt_arena_alloc(a, (size_t)n + 1);
+    char *p = n < 0 ? NULL : take(a, (size_t)n + 1, 1);
     if (p)
         vsnprintf(p, (size_t)n + 1, fmt, again);
     va_end(again);

@@ -19,7 +19,7 @@ struct ckpt_arena {
     bool exceeded;                   /* the limit, not the machine, has refused something */
 };
 
-/* Zeroed memory, aligned for any type; NULL when out of memory or over the limit. size may be 0. */
+/* Zeroed memory, aligned to 8 bytes; NULL when out of memory or over the limit. size may be 0. */
 void *ckpt_arena_alloc(struct ckpt_arena *a, size_t size) __attribute__((malloc));
 
 /* count * size with an overflow check. */

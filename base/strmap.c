@@ -13,7 +13,9 @@ static void make_seed(void) {
         seed = 0x9e3779b97f4a7c15u; /* early boot: predictable collisions cost time only */
 }
 
-static uint64_t hash_of(struct ckpt_text key) {
+uint64_t ckpt_strmap_hash(struct ckpt_text key) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_seed);
     uint64_t h = ckpt_text_hash(key.s, key.n) ^ seed;
     h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9u;
     return h ^ (h >> 31);
@@ -42,11 +44,9 @@ static int grow(struct ckpt_strmap *m) {
 }
 
 int ckpt_strmap_add(struct ckpt_strmap *m, struct ckpt_text key, size_t value, size_t *existing) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, make_seed);
     if (m->count + 1 > m->cap - m->cap / 4 && grow(m) != 0)
         return -ENOMEM;
-    const uint64_t hash = hash_of(key);
+    const uint64_t hash = ckpt_strmap_hash(key);
     struct ckpt_strmap_slot *slot = slot_of(m, key, hash);
     if (slot->key.s) {
         if (existing)
@@ -61,7 +61,7 @@ int ckpt_strmap_add(struct ckpt_strmap *m, struct ckpt_text key, size_t value, s
 size_t ckpt_strmap_get(const struct ckpt_strmap *m, struct ckpt_text key) {
     if (m->cap == 0)
         return CKPT_STRMAP_ABSENT;
-    const struct ckpt_strmap_slot *slot = slot_of(m, key, hash_of(key));
+    const struct ckpt_strmap_slot *slot = slot_of(m, key, ckpt_strmap_hash(key));
     return slot->key.s ? slot->value : CKPT_STRMAP_ABSENT;
 }
 

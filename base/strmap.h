@@ -30,6 +30,8 @@ int ckpt_strmap_add(struct ckpt_strmap *m, struct ckpt_text key, size_t value, s
     __attribute__((warn_unused_result));
 /* The value of key, or CKPT_STRMAP_ABSENT. */
 size_t ckpt_strmap_get(const struct ckpt_strmap *m, struct ckpt_text key);
+/* The hash, for tables that keep less than this one: another in each process. */
+uint64_t ckpt_strmap_hash(struct ckpt_text key);
 /* Forgets all keys; a small table is kept for reuse. */
 void ckpt_strmap_clear(struct ckpt_strmap *m);
 void ckpt_strmap_fini(struct ckpt_strmap *m);

@@ -142,8 +142,30 @@ void ckpt_str_fini(struct ckpt_str *s) {
     *s = (struct ckpt_str){0};
 }
 
+uint64_t ckpt_str_total(const struct ckpt_str *s) {
+    return s->passed + s->n;
+}
+
+bool ckpt_str_forget(void *arg, const char *s, size_t n) {
+    (void)arg, (void)s, (void)n;
+    return true;
+}
+
+void ckpt_str_flush(struct ckpt_str *s) {
+    if (!s->sink || s->n == 0)
+        return;
+    s->failed |= !s->sink(s->arg, s->s, s->n);
+    s->passed += s->n;
+    s->n = 0;
+    s->s[0] = '\0';
+}
+
+#define SINK_BYTES ((size_t)32 * 1024)
+
 static bool reserve(struct ckpt_str *s, size_t more) {
     size_t need;
+    if (s->sink && s->n >= SINK_BYTES)
+        ckpt_str_flush(s);
     if (s->failed || __builtin_add_overflow(s->n, more, &need) || need == SIZE_MAX)
         return !(s->failed = true);
     if (need + 1 <= s->cap)
@@ -160,6 +182,12 @@ static bool reserve(struct ckpt_str *s, size_t more) {
 }
 
 void ckpt_str_add(struct ckpt_str *s, const void *data, size_t n) {
+    if (s->sink && n > SINK_BYTES) { /* straight through */
+        ckpt_str_flush(s);
+        s->failed |= !s->sink(s->arg, data, n);
+        s->passed += n;
+        return;
+    }
     if (!reserve(s, n))
         return;
     if (n)

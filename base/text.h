@@ -40,15 +40,33 @@ double ckpt_text_similarity(struct ckpt_text a, struct ckpt_text b);
 /* The index of the candidate most like name (similarity >= 0.7), or -1. */
 int ckpt_text_nearest(struct ckpt_text name, const struct ckpt_text *candidates, size_t n);
 
-/* A growing text. Zero-initialised is empty. After a failed allocation `failed` stays set and
- * everything added later is dropped, so a caller asks once at the end. */
+/* Takes n bytes of a text; false: it cannot. */
+typedef bool ckpt_str_sink(void *arg, const char *s, size_t n);
+
+/*
+ * A growing text. Zero-initialised is empty. After a failed allocation `failed` stays set and
+ * everything added later is dropped, so a caller asks once at the end.
+ *
+ * With a sink it is a buffer: whenever some KiB have gathered, the sink gets them, so that a long
+ * text can be printed, or measured, without being held. Whoever made it flushes it at the end. Only
+ * what is appended goes through; cutting back is for texts without one.
+ */
 struct ckpt_str {
     char *s; /* NUL behind n bytes; NULL while empty */
     size_t n, cap;
     bool failed;
+    ckpt_str_sink *sink; /* NULL: all bytes are in s */
+    void *arg;           /* of sink */
+    uint64_t passed;     /* bytes that the sink has got */
 };
 
 void ckpt_str_fini(struct ckpt_str *s);
+/* All bytes added, those that the sink has got included. */
+uint64_t ckpt_str_total(const struct ckpt_str *s);
+/* The sink gets what is left. Without one, nothing. */
+void ckpt_str_flush(struct ckpt_str *s);
+/* A sink that forgets: a text is only measured. */
+bool ckpt_str_forget(void *arg, const char *s, size_t n);
 void ckpt_str_add(struct ckpt_str *s, const void *data, size_t n);
 void ckpt_str_puts(struct ckpt_str *s, const char *text);
 void ckpt_str_printf(struct ckpt_str *s, const char *fmt, ...)

@@ -65,24 +65,24 @@ static void write_metadata(struct ckpt_json_out *w, const struct ckpt_pair *pair
 }
 
 /* Pads the header that began at `start` and puts its length into the 8 bytes kept free for it. */
-static int finish(struct ckpt_str *out, size_t start, struct ckpt_err *err) {
-    while ((out->n - start) % 8 && !out->failed)
+static int finish(struct ckpt_str *out, uint64_t start, struct ckpt_err *err) {
+    while ((ckpt_str_total(out) - start) % 8 && !out->failed)
         ckpt_str_puts(out, " ");
     if (out->failed)
         return ckpt_fail_memory(err, "writing a safetensors header");
-    const uint64_t length = out->n - start - 8;
+    const uint64_t length = ckpt_str_total(out) - start - 8;
     if (length > CKPT_LIMIT_HEADER_BYTES)
         return ckpt_fail(err, -E2BIG,
                          "the safetensors header would have %" PRIu64 " bytes, its limit is %u",
                          length, CKPT_LIMIT_HEADER_BYTES);
-    for (unsigned i = 0; i < 8; i++)
+    for (unsigned i = 0; i < 8 && !out->sink; i++)
         out->s[start + i] = (char)(length >> (8 * i) & 0xff);
     return 0;
 }
 
 int ckpt_st_write_header(struct ckpt_str *out, struct ckpt_st_item *items, size_t n,
                          const struct ckpt_pair *metadata, size_t nmetadata, struct ckpt_err *err) {
-    const size_t start = out->n;
+    const uint64_t start = ckpt_str_total(out);
     struct ckpt_json_out w = {.out = out};
     ckpt_str_add(out, "\0\0\0\0\0\0\0\0", 8);
     ckpt_jsonw_object(&w);
@@ -98,6 +98,6 @@ int ckpt_st_write_header(struct ckpt_str *out, struct ckpt_st_item *items, size_
     ckpt_jsonw_object_end(&w);
     const int rc = finish(out, start, err);
     for (size_t i = 0; !rc && i < n; i++)
-        items[i].offset += out->n - start;
+        items[i].offset += ckpt_str_total(out) - start;
     return rc;
 }

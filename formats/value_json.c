@@ -15,7 +15,7 @@
 struct walk {
     struct ckpt_json_out *w;
     struct ckpt_arena *scratch; /* for names of keys that are not plain strings */
-    size_t stop;                /* length of the output at which the walk ends */
+    uint64_t stop;              /* length of the output at which the walk ends */
     bool cut;                   /* something did not fit */
 };
 
@@ -23,8 +23,9 @@ static void write_value(struct walk *k, const struct ckpt_value *v);
 
 /* Asked where there is more to write. */
 static bool is_over(struct walk *k) {
-    k->cut |= k->w->out->n >= k->stop;
-    return k->w->out->n >= k->stop;
+    const bool over = ckpt_str_total(k->w->out) >= k->stop;
+    k->cut |= over;
+    return over;
 }
 
 static void write_cut(struct walk *k) {
@@ -131,7 +132,7 @@ static void write_value(struct walk *k, const struct ckpt_value *value) {
 
 bool ckpt_value_json(struct ckpt_json_out *w, const struct ckpt_value *v) {
     struct ckpt_arena scratch = {.limit = CKPT_LIMIT_VALUE_JSON_BYTES};
-    struct walk k = {w, &scratch, w->out->n + CKPT_LIMIT_VALUE_JSON_BYTES, false};
+    struct walk k = {w, &scratch, ckpt_str_total(w->out) + CKPT_LIMIT_VALUE_JSON_BYTES, false};
     write_value(&k, v);
     ckpt_arena_fini(&scratch);
     return !k.cut;

@@ -44,18 +44,19 @@ static void show_progress(uint64_t done, uint64_t size) {
 static int write_all(struct ckpt_session *s, int fd, struct ckpt_err *err) {
     struct ckpt_vfile *f = s->model_file;
     const bool bar = isatty(STDERR_FILENO);
-    for (uint64_t off = 0; off < f->size;) {
-        const uint64_t left = f->size - off;
+    const uint64_t size = ckpt_vfile_size(f);
+    for (uint64_t off = 0; off < size;) {
+        const uint64_t left = size - off;
         const size_t n = left < PIECE ? (size_t)left : PIECE;
         const int rc = ckpt_vfile_write(f, s->reader, off, n, fd, err);
         if (rc < 0)
             return rc;
         if (caught)
             return ckpt_fail(err, -EINTR, "interrupted after %llu of %llu bytes; nothing was kept",
-                             (unsigned long long)off, (unsigned long long)f->size);
+                             (unsigned long long)off, (unsigned long long)size);
         off += n;
         if (bar)
-            show_progress(off, f->size);
+            show_progress(off, size);
     }
     return 0;
 }
@@ -120,5 +121,9 @@ int ckpt_cmd_export(const struct ckpt_command *c, struct ckpt_err *err) {
         rc = ckpt_session_start(s, true, err);
     if (rc == 0)
         rc = ckpt_vfile_open(s->model_file, err);
-    return rc < 0 ? rc : export_to(s, c->path, err);
+    if (rc < 0)
+        return rc;
+    rc = export_to(s, c->path, err);
+    ckpt_vfile_close(s->model_file);
+    return rc;
 }

@@ -193,13 +193,15 @@ static void write_index(struct ckpt_json_out *w, const struct ckpt_session *s) {
     ckpt_jsonw_object_end(w);
 }
 
+int ckpt_files_write_index(const void *session, struct ckpt_str *out, struct ckpt_err *err) {
+    struct ckpt_json_out w = {.out = out, .pretty = true};
+    write_index(&w, session);
+    ckpt_str_puts(out, "\n");
+    return out->failed ? ckpt_fail_memory(err, "writing index.json") : 0;
+}
+
 int ckpt_files_add_index(struct ckpt_session *s, struct ckpt_err *err) {
-    struct ckpt_json_out w = {.out = &s->index, .pretty = true};
-    write_index(&w, s);
-    ckpt_str_puts(&s->index, "\n");
-    if (s->index.failed)
-        return ckpt_fail_memory(err, "writing index.json");
     uint32_t node;
-    return ckpt_session_add_text(s, CKPT_TREE_ROOT, CKPT_TEXT("index.json"),
-                                 ckpt_str_text(&s->index), &node, err);
+    return ckpt_session_add_made(s, CKPT_TREE_ROOT, CKPT_TEXT("index.json"), ckpt_files_write_index,
+                                 s, &node, err);
 }

@@ -60,33 +60,43 @@ static void add_tensors(struct ckpt_session *s, const struct ckpt_st_item *item,
     }
 }
 
-static int write_header(struct ckpt_session *s, struct ckpt_st_item *item, size_t n,
-                        struct ckpt_text *header, struct ckpt_err *err) {
-    CKPT_AUTO(str) struct ckpt_str out = {0};
+static int write_header(const struct ckpt_session *s, struct ckpt_st_item *item, size_t n,
+                        struct ckpt_str *out, struct ckpt_err *err) {
     CKPT_AUTO(free)
     struct ckpt_pair *pair = calloc(s->checkpoint->nmetadata + 2, sizeof *pair);
     if (!pair)
         return ckpt_fail_memory(err, "writing model.safetensors");
     const size_t npairs = collect_metadata(s, pair);
-    const int rc = ckpt_st_write_header(&out, item, n, pair, npairs, err);
-    if (rc < 0)
-        return rc;
-    *header = ckpt_text_copy(&s->arena, ckpt_str_text(&out).s, out.n);
-    return header->s ? 0 : ckpt_fail_memory(err, "writing model.safetensors");
+    return ckpt_st_write_header(out, item, n, pair, npairs, err);
+}
+
+static struct ckpt_st_item *new_items(const struct ckpt_session *s) {
+    return calloc(s->model->ntensors + 1, sizeof(struct ckpt_st_item));
+}
+
+/* For readers: nothing of the header is kept but its length. */
+static int write_again(const void *session, struct ckpt_str *out, struct ckpt_err *err) {
+    const struct ckpt_session *s = session;
+    CKPT_AUTO(free) struct ckpt_st_item *item = new_items(s);
+    if (!item)
+        return ckpt_fail_memory(err, "writing model.safetensors");
+    return write_header(s, item, collect_items(s, item), out, err);
 }
 
 int ckpt_files_add_model(struct ckpt_session *s, struct ckpt_err *err) {
     const size_t most = s->model->ntensors;
-    CKPT_AUTO(free) struct ckpt_st_item *item = calloc(most + 1, sizeof *item);
+    CKPT_AUTO(free) struct ckpt_st_item *item = new_items(s);
+    CKPT_AUTO(str) struct ckpt_str header = {.sink = ckpt_str_forget};
     s->model_offset = ckpt_arena_array(&s->arena, most, sizeof *s->model_offset);
     s->model_file = ckpt_vfile_new(&s->arena, (uint32_t)most + 1);
     if (!item || !s->model_offset || !s->model_file)
         return ckpt_fail_memory(err, "writing model.safetensors");
-    struct ckpt_text header;
-    const int rc = write_header(s, item, collect_items(s, item), &header, err);
+    int rc = write_header(s, item, collect_items(s, item), &header, err);
+    if (rc == 0)
+        rc = ckpt_made_new(&s->made, write_again, s, err);
     if (rc < 0)
         return rc;
-    ckpt_vfile_add_bytes(s->model_file, header.s, header.n);
+    ckpt_vfile_add_made(s->model_file, s->made, ckpt_str_total(&header));
     add_tensors(s, item, s->model_file);
     uint32_t node;
     return ckpt_session_add_file(s, CKPT_TREE_ROOT, CKPT_TEXT("model.safetensors"), s->model_file,

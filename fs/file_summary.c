@@ -179,10 +179,10 @@ static void put_advice(struct ckpt_str *out, const struct ckpt_session *s) {
         ckpt_str_puts(out, "  -o root=KEY            chooses another part as the model\n");
 }
 
-int ckpt_files_add_summary(struct ckpt_session *s, struct ckpt_err *err) {
+int ckpt_files_write_summary(const void *session, struct ckpt_str *out, struct ckpt_err *err) {
+    const struct ckpt_session *s = session;
     const struct ckpt_checkpoint *c = s->checkpoint;
     const struct ckpt_model *m = s->model;
-    struct ckpt_str *out = &s->summary;
     put_head(out, s);
     put_texts(out, "Warnings about the file", c->warnings, c->nwarnings);
     put_texts(out, "Warnings", m->warnings, m->nwarnings);
@@ -196,9 +196,11 @@ int ckpt_files_add_summary(struct ckpt_session *s, struct ckpt_err *err) {
     put_notes(out, "Objects left alone, never executed", c->opaque, c->nopaque);
     put_texts(out, "Left out of the tree", s->notes, s->nnotes);
     put_advice(out, s);
-    if (out->failed)
-        return ckpt_fail_memory(err, "writing summary.txt");
+    return out->failed ? ckpt_fail_memory(err, "writing summary.txt") : 0;
+}
+
+int ckpt_files_add_summary(struct ckpt_session *s, struct ckpt_err *err) {
     uint32_t node;
-    return ckpt_session_add_text(s, CKPT_TREE_ROOT, CKPT_TEXT("summary.txt"), ckpt_str_text(out),
-                                 &node, err);
+    return ckpt_session_add_made(s, CKPT_TREE_ROOT, CKPT_TEXT("summary.txt"),
+                                 ckpt_files_write_summary, s, &node, err);
 }

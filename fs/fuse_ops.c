@@ -20,54 +20,74 @@ static void init(void *userdata, struct fuse_conn_info *conn) {
     conn->max_background = BACKGROUND;
 }
 
-static void fill_stat(const struct ckpt_session *s, uint32_t i, struct stat *st) {
-    const struct ckpt_node *node = &s->tree.node[i];
+static void fill_file(struct ckpt_session *s, const struct ckpt_vfile *f, struct stat *st) {
+    const uint64_t size = ckpt_vfile_size(f);
+    st->st_mode = S_IFREG | (0444u & ~s->options->umask);
+    st->st_nlink = 1;
+    st->st_size = (off_t)size;
+    st->st_blocks = (blkcnt_t)((size + 511) / 512);
+    if (f->kind == CKPT_VFILE_PLAIN)
+        st->st_mtim = f->plain->mtime;
+}
+
+static int fill_stat(struct ckpt_session *s, struct ckpt_dentry e, struct stat *st) {
     const struct ckpt_options *o = s->options;
-    *st = (struct stat){.st_ino = i + 1,
+    *st = (struct stat){.st_ino = ckpt_dentry_inode(s, e),
                         .st_uid = o->uid,
                         .st_gid = o->gid,
                         .st_blksize = BEST_READ,
                         .st_mtim = s->mtime};
-    if (node->file) {
-        st->st_mode = S_IFREG | (0444u & ~o->umask);
-        st->st_nlink = 1;
-        st->st_size = (off_t)node->file->size;
-        st->st_blocks = (blkcnt_t)((node->file->size + 511) / 512);
-        st->st_mtim = node->file->mtime;
+    struct ckpt_vfile *file;
+    struct ckpt_err err = {0};
+    const int rc = ckpt_dentry_file(s, e, &file, &err);
+    if (rc < 0) {
+        ckpt_log_once(err.text, "%s", err.text);
+        return rc;
+    }
+    if (file) {
+        fill_file(s, file, st);
     } else {
         st->st_mode = S_IFDIR | (0555u & ~o->umask);
-        st->st_nlink = 2 + node->nfolders;
+        st->st_nlink = 2 + ckpt_dentry_folders(s, e);
     }
     st->st_atim = st->st_ctim = st->st_mtim;
+    return 0;
 }
 
-static void fill_entry(const struct ckpt_session *s, uint32_t i, struct fuse_entry_param *e) {
-    *e = (struct fuse_entry_param){
-        .ino = i + 1, .attr_timeout = CKPT_FUSE_FOREVER, .entry_timeout = CKPT_FUSE_FOREVER};
-    fill_stat(s, i, &e->attr);
+static int fill_entry(struct ckpt_session *s, struct ckpt_dentry at, struct fuse_entry_param *e) {
+    *e = (struct fuse_entry_param){.ino = ckpt_dentry_inode(s, at),
+                                   .attr_timeout = CKPT_FUSE_FOREVER,
+                                   .entry_timeout = CKPT_FUSE_FOREVER};
+    return fill_stat(s, at, &e->attr);
 }
 
 static void lookup(fuse_req_t req, fuse_ino_t parent, const char *name) {
-    const struct ckpt_session *s = ckpt_fuse_session(req);
+    struct ckpt_session *s = ckpt_fuse_session(req);
     struct fuse_entry_param e = {.entry_timeout = CKPT_FUSE_FOREVER}; /* absent, for good */
-    const uint32_t i = ckpt_fuse_node(s, parent)
-                           ? ckpt_tree_lookup(&s->tree, (uint32_t)parent - 1, ckpt_text_of(name))
-                           : CKPT_TREE_NONE;
-    if (i != CKPT_TREE_NONE)
-        fill_entry(s, i, &e);
-    fuse_reply_entry(req, &e);
+    struct ckpt_dentry at;
+    struct ckpt_err err = {0};
+    int rc = ckpt_dentry_lookup(s, ckpt_dentry_of_inode(s, parent), ckpt_text_of(name), &at, &err);
+    if (rc < 0)
+        ckpt_log_once(err.text, "%s", err.text);
+    else if (at.tree)
+        rc = fill_entry(s, at, &e);
+    if (rc < 0)
+        fuse_reply_err(req, rc == -ENOMEM ? ENOMEM : EIO);
+    else
+        fuse_reply_entry(req, &e);
 }
 
 static void getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
     (void)fi;
-    const struct ckpt_session *s = ckpt_fuse_session(req);
-    if (!ckpt_fuse_node(s, ino)) {
-        fuse_reply_err(req, ENOENT);
-        return;
-    }
+    struct ckpt_session *s = ckpt_fuse_session(req);
+    const struct ckpt_dentry e = ckpt_dentry_of_inode(s, ino);
     struct stat st;
-    fill_stat(s, (uint32_t)ino - 1, &st);
-    fuse_reply_attr(req, &st, CKPT_FUSE_FOREVER);
+    if (!e.tree)
+        fuse_reply_err(req, ENOENT);
+    else if (fill_stat(s, e, &st) < 0)
+        fuse_reply_err(req, EIO);
+    else
+        fuse_reply_attr(req, &st, CKPT_FUSE_FOREVER);
 }
 
 static void opendir_(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
@@ -78,64 +98,72 @@ static void opendir_(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) 
 }
 
 /*
- * A listing's offsets: 0 before ".", 1 before "..", 2 before the first child, and after child i its
- * index + 2 (children have indices from 1), so that a listing resumes without counting.
+ * A listing's offsets: 0 before ".", 1 before "..", 2 before the first child, and behind each child
+ * its inode + 2 (children have inodes from 2), so that a listing resumes without counting.
  */
 struct listing {
-    const struct ckpt_session *s;
-    uint32_t folder, at; /* at: the node to add, or NONE */
-    off_t off;           /* the offset that stands before it */
+    struct ckpt_session *s;
+    struct ckpt_dentry folder, at; /* at: the entry to add; no tree at the end */
+    off_t off;                     /* the offset that stands before it */
 };
 
 static void start_listing(struct listing *l, off_t off) {
-    const struct ckpt_tree *t = &l->s->tree;
     l->off = off;
     if (off <= 0)
         l->at = l->folder;
     else if (off == 1)
-        l->at = t->node[l->folder].parent;
+        l->at = ckpt_dentry_parent(l->s, l->folder);
     else if (off == 2)
-        l->at = t->node[l->folder].first;
+        l->at = ckpt_dentry_first(l->s, l->folder);
     else
-        l->at = off - 2 < (off_t)t->n ? t->node[off - 2].next : CKPT_TREE_NONE;
+        l->at = ckpt_dentry_of_inode(l->s, (uint64_t)off - 2);
+    if (off > 2 && l->at.tree)
+        l->at = ckpt_dentry_next(l->at);
 }
 
-static const char *entry_name(const struct listing *l) {
-    return l->off <= 0 ? "." : l->off == 1 ? ".." : l->s->tree.node[l->at].name.s;
+static void entry_name(const struct listing *l, struct ckpt_str *name) {
+    ckpt_str_cut(name, 0);
+    if (l->off < 2)
+        ckpt_str_puts(name, l->off <= 0 ? "." : "..");
+    else
+        ckpt_tree_name(l->at.tree, l->at.id, name);
 }
 
 static off_t next_offset(const struct listing *l) {
-    return l->off <= 0 ? 1 : l->off == 1 ? 2 : (off_t)l->at + 2;
+    return l->off <= 0 ? 1 : l->off == 1 ? 2 : (off_t)ckpt_dentry_inode(l->s, l->at) + 2;
 }
 
+/* 0: it cannot be told, and is left out. */
 static size_t add_entry(fuse_req_t req, char *buf, size_t room, const struct listing *l,
-                        bool plus) {
-    const char *name = entry_name(l);
+                        const struct ckpt_str *name, bool plus) {
     struct fuse_entry_param e;
-    fill_entry(l->s, l->at, &e);
+    const char *const text = ckpt_str_text(name).s;
+    if (name->failed || fill_entry(l->s, l->at, &e) < 0)
+        return 0;
     if (!plus)
-        return fuse_add_direntry(req, buf, room, name, &e.attr, next_offset(l));
+        return fuse_add_direntry(req, buf, room, text, &e.attr, next_offset(l));
     if (l->off < 2)
         e.ino = 0; /* "." and "..": the kernel has them already */
-    return fuse_add_direntry_plus(req, buf, room, name, &e, next_offset(l));
+    return fuse_add_direntry_plus(req, buf, room, text, &e, next_offset(l));
 }
 
 static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus) {
-    const struct ckpt_session *s = ckpt_fuse_session(req);
-    const struct ckpt_node *node = ckpt_fuse_node(s, ino);
-    if (!node || node->file) {
+    struct ckpt_session *s = ckpt_fuse_session(req);
+    struct listing l = {.s = s, .folder = ckpt_dentry_of_inode(s, ino)};
+    if (!ckpt_dentry_is_folder(l.folder)) {
         fuse_reply_err(req, ENOTDIR);
         return;
     }
     CKPT_AUTO(free) char *buf = malloc(size);
+    CKPT_AUTO(str) struct ckpt_str name = {0};
     if (!buf) {
         fuse_reply_err(req, ENOMEM);
         return;
     }
     size_t n = 0;
-    struct listing l = {.s = s, .folder = (uint32_t)ino - 1};
-    for (start_listing(&l, off); l.at != CKPT_TREE_NONE; start_listing(&l, next_offset(&l))) {
-        const size_t need = add_entry(req, buf + n, size - n, &l, plus);
+    for (start_listing(&l, off); l.at.tree; start_listing(&l, next_offset(&l))) {
+        entry_name(&l, &name);
+        const size_t need = add_entry(req, buf + n, size - n, &l, &name, plus);
         if (need > size - n)
             break;
         n += need;
@@ -155,10 +183,21 @@ static void readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
     list(req, ino, size, off, true);
 }
 
+/* The file with this number; NULL if there is none. */
+static struct ckpt_vfile *file_of(fuse_req_t req, fuse_ino_t ino) {
+    struct ckpt_session *s = ckpt_fuse_session(req);
+    const struct ckpt_dentry e = ckpt_dentry_of_inode(s, ino);
+    struct ckpt_vfile *file = NULL;
+    struct ckpt_err err = {0};
+    if (e.tree && ckpt_dentry_file(s, e, &file, &err) < 0)
+        ckpt_log_once(err.text, "%s", err.text);
+    return file;
+}
+
 static void open_(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
     const struct ckpt_session *s = ckpt_fuse_session(req);
-    const struct ckpt_node *node = ckpt_fuse_node(s, ino);
-    if (!node || !node->file) {
+    struct ckpt_vfile *file = file_of(req, ino);
+    if (!file) {
         fuse_reply_err(req, EISDIR);
         return;
     }
@@ -167,7 +206,7 @@ static void open_(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
         return;
     }
     struct ckpt_err err = {0};
-    const int rc = ckpt_vfile_open(node->file, &err);
+    const int rc = ckpt_vfile_open(file, &err);
     if (rc < 0) {
         ckpt_log_once(err.text, "%s", err.text);
         fuse_reply_err(req, -rc);
@@ -177,14 +216,14 @@ static void open_(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
     fi->keep_cache = !fi->direct_io;
     fi->noflush = 1;
     if (fuse_reply_open(req, fi) == -ENOENT) /* the opener was interrupted: no release follows */
-        ckpt_vfile_close(node->file);
+        ckpt_vfile_close(file);
 }
 
 static void release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
     (void)fi;
-    const struct ckpt_node *node = ckpt_fuse_node(ckpt_fuse_session(req), ino);
-    if (node && node->file)
-        ckpt_vfile_close(node->file);
+    struct ckpt_vfile *file = file_of(req, ino);
+    if (file)
+        ckpt_vfile_close(file);
     fuse_reply_err(req, 0);
 }
 

@@ -103,14 +103,16 @@ static void park(fuse_req_t req, struct ckpt_vfile *f, uint64_t off, size_t len)
 void ckpt_fuse_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
                     struct fuse_file_info *fi) {
     (void)fi;
-    const struct ckpt_node *node = ckpt_fuse_node(ckpt_fuse_session(req), ino);
-    struct ckpt_vfile *f = node ? node->file : NULL;
-    if (!f || off < 0) {
-        fuse_reply_err(req, EINVAL);
+    struct ckpt_session *s = ckpt_fuse_session(req);
+    const struct ckpt_dentry e = ckpt_dentry_of_inode(s, ino);
+    struct ckpt_err err = {0};
+    struct ckpt_vfile *f = NULL;
+    if (!e.tree || off < 0 || ckpt_dentry_file(s, e, &f, &err) < 0 || !f) {
+        fuse_reply_err(req, err.code ? -err.code : EINVAL);
         return;
     }
-    const uint64_t at = (uint64_t)off;
-    const uint64_t left_bytes = at < f->size ? f->size - at : 0;
+    const uint64_t at = (uint64_t)off, size_of_file = ckpt_vfile_size(f);
+    const uint64_t left_bytes = at < size_of_file ? size_of_file - at : 0;
     const size_t len = left_bytes < size ? (size_t)left_bytes : size;
     if (len == 0)
         fuse_reply_buf(req, NULL, 0);

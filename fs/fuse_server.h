@@ -4,18 +4,13 @@
 #define FUSE_USE_VERSION 312
 #include <fuse_lowlevel.h>
 
-#include "fs/session.h"
+#include "fs/dentry.h"
 
-/* The tree never changes: the kernel may keep what it knows. */
+/* What is there never changes: the kernel may keep what it knows. */
 #define CKPT_FUSE_FOREVER 1e9 /* seconds */
 
 static inline struct ckpt_session *ckpt_fuse_session(fuse_req_t req) {
     return fuse_req_userdata(req);
-}
-
-/* Inodes are indices + 1. NULL for a number that is none of ours. */
-static inline const struct ckpt_node *ckpt_fuse_node(const struct ckpt_session *s, fuse_ino_t ino) {
-    return ino >= 1 && ino <= s->tree.n ? &s->tree.node[ino - 1] : NULL;
 }
 
 extern const struct fuse_lowlevel_ops ckpt_fuse_ops;

@@ -19,17 +19,18 @@ static void reply(fuse_req_t req, int rc, size_t size, const struct ckpt_str *va
 }
 
 void ckpt_fuse_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size) {
-    const struct ckpt_session *s = ckpt_fuse_session(req);
+    struct ckpt_session *s = ckpt_fuse_session(req);
+    const struct ckpt_dentry e = ckpt_dentry_of_inode(s, ino);
     CKPT_AUTO(str) struct ckpt_str value = {0};
-    const int rc =
-        ckpt_fuse_node(s, ino) ? ckpt_xattr_get(s, (uint32_t)ino - 1, name, &value) : -ENOENT;
+    const int rc = e.tree ? ckpt_xattr_get(s, e, name, &value) : -ENOENT;
     reply(req, rc, size, &value);
 }
 
 void ckpt_fuse_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size) {
-    const struct ckpt_session *s = ckpt_fuse_session(req);
+    struct ckpt_session *s = ckpt_fuse_session(req);
+    const struct ckpt_dentry e = ckpt_dentry_of_inode(s, ino);
     CKPT_AUTO(str) struct ckpt_str names = {0};
-    if (ckpt_fuse_node(s, ino))
-        ckpt_xattr_list(s, (uint32_t)ino - 1, &names);
+    if (e.tree)
+        ckpt_xattr_list(s, e, &names);
     reply(req, 0, size, &names);
 }

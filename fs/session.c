@@ -21,12 +21,12 @@ struct file_kind {
 };
 
 static const struct file_kind file_kinds[] = {
-    {"tensors and NAME.npy", ckpt_files_add_tensors},
+    {"tensors, beside which NAME.npy stands", ckpt_files_add_tensors},
     {"model.safetensors", ckpt_files_add_model},
     {"verify.json", ckpt_files_add_verify},
     {"values as NAME.json", ckpt_files_add_values},
     {"plain files of a source directory", ckpt_files_add_plain},
-    {".source", ckpt_files_add_source},
+    {".source, empty as yet", ckpt_files_add_source},
     {"index.json", ckpt_files_add_index},
     {"summary.txt", ckpt_files_add_summary},
 };
@@ -44,8 +44,6 @@ bool ckpt_session_name_is_ours(struct ckpt_text name) {
 int ckpt_session_add_file(struct ckpt_session *s, uint32_t parent, struct ckpt_text name,
                           struct ckpt_vfile *file, bool hidden, uint32_t *node,
                           struct ckpt_err *err) {
-    if (file->kind != CKPT_VFILE_PLAIN)
-        file->mtime = s->mtime;
     return ckpt_tree_add_file(&s->tree, parent, name, file, hidden, node, err);
 }
 
@@ -56,6 +54,17 @@ int ckpt_session_add_text(struct ckpt_session *s, uint32_t parent, struct ckpt_t
         return ckpt_fail_memory(err, "building the tree");
     ckpt_vfile_add_bytes(f, text.s, text.n);
     return ckpt_session_add_file(s, parent, name, f, false, node, err);
+}
+
+int ckpt_session_add_made(struct ckpt_session *s, uint32_t parent, struct ckpt_text name,
+                          ckpt_made_write *write, const void *arg, uint32_t *node,
+                          struct ckpt_err *err) {
+    const int rc = ckpt_made_new(&s->made, write, arg, err);
+    if (rc < 0)
+        return rc;
+    struct ckpt_vfile *f = ckpt_vfile_made(&s->arena, s->made);
+    return f ? ckpt_session_add_file(s, parent, name, f, false, node, err)
+             : ckpt_fail_memory(err, "building the tree");
 }
 
 int ckpt_session_note(struct ckpt_session *s, struct ckpt_err *err, const char *fmt, ...) {
@@ -97,7 +106,6 @@ static int build_tree(struct ckpt_session *s, struct ckpt_err *err) {
     int rc = ckpt_tree_init(&s->tree, s->options->list_all, err);
     for (size_t i = 0; rc == 0 && i < sizeof file_kinds / sizeof file_kinds[0]; i++)
         rc = file_kinds[i].add(s, err);
-    ckpt_strmap_fini(&s->npy_headers);
     return rc;
 }
 
@@ -118,8 +126,6 @@ static int open_session(struct ckpt_session *s, const char *source, struct ckpt_
     adapt.graph = s->graph;
     if (rc == 0)
         rc = ckpt_model_build(s->checkpoint, &adapt, &s->model, err);
-    if (rc == 0)
-        rc = ckpt_model_build_source(s->checkpoint, &s->source_tree, err);
     if (rc < 0)
         return rc;
     s->mtime = newest(s->checkpoint);
@@ -132,6 +138,8 @@ int ckpt_session_open(const char *source, const struct ckpt_options *options,
     if (!s)
         return ckpt_fail_memory(err, "opening the checkpoint");
     s->options = options;
+    pthread_mutex_init(&s->below_source.mu, NULL);
+    pthread_mutex_init(&s->npy.mu, NULL);
     const int rc = open_session(s, source, err);
     if (rc < 0) {
         ckpt_session_close(s);
@@ -161,13 +169,15 @@ void ckpt_session_close(struct ckpt_session *s) {
         return;
     ckpt_computed_free(s->report);
     ckpt_reader_free(s->reader);
+    ckpt_files_close_npy(s);
+    ckpt_files_close_source(s);
     ckpt_tree_fini(&s->tree);
-    ckpt_str_fini(&s->index);
-    ckpt_str_fini(&s->summary);
-    ckpt_model_free(s->source_tree);
+    ckpt_made_free_list(s->made);
     ckpt_model_free(s->model);
     ckpt_graph_free(s->graph);
     ckpt_checkpoint_close(s->checkpoint);
     ckpt_arena_fini(&s->arena);
+    pthread_mutex_destroy(&s->below_source.mu);
+    pthread_mutex_destroy(&s->npy.mu);
     free(s);
 }

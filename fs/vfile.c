@@ -10,12 +10,13 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/log.h"
+
 struct ckpt_vfile *ckpt_vfile_new(struct ckpt_arena *a, uint32_t nsegments) {
     struct ckpt_vfile *f = ckpt_arena_alloc(a, sizeof *f);
     if (!f)
         return NULL;
     f->kind = CKPT_VFILE_SEGMENTS;
-    f->cap = nsegments;
     f->segment = ckpt_arena_array(a, nsegments, sizeof *f->segment);
     return f->segment ? f : NULL;
 }
@@ -24,12 +25,11 @@ struct ckpt_vfile *ckpt_vfile_new(struct ckpt_arena *a, uint32_t nsegments) {
 static struct ckpt_segment *append(struct ckpt_vfile *f, enum ckpt_segment_kind kind, uint64_t n) {
     if (n == 0)
         return NULL;
-    assert(f->nsegments < f->cap);
     struct ckpt_segment *s = &f->segment[f->nsegments++];
-    s->at = f->size;
+    s->at = f->bytes;
     s->nbytes = n;
     s->kind = kind;
-    f->size += n;
+    f->bytes += n;
     return s;
 }
 
@@ -49,12 +49,27 @@ void ckpt_vfile_add_tensor(struct ckpt_vfile *f, const struct ckpt_adapted *t) {
         s->tensor = t;
 }
 
+void ckpt_vfile_add_made(struct ckpt_vfile *f, struct ckpt_made *m, uint64_t n) {
+    struct ckpt_segment *s = append(f, CKPT_SEGMENT_MADE, n);
+    if (s)
+        s->made = m;
+}
+
+struct ckpt_vfile *ckpt_vfile_made(struct ckpt_arena *a, struct ckpt_made *m) {
+    struct ckpt_vfile *f = ckpt_arena_alloc(a, sizeof *f);
+    if (!f)
+        return NULL;
+    f->kind = CKPT_VFILE_MADE;
+    f->made = m;
+    return f;
+}
+
 struct ckpt_vfile *ckpt_vfile_computed(struct ckpt_arena *a, struct ckpt_computed *c) {
     struct ckpt_vfile *f = ckpt_arena_alloc(a, sizeof *f);
     if (!f)
         return NULL;
     f->kind = CKPT_VFILE_COMPUTED;
-    f->size = ckpt_computed_size(c);
+    f->bytes = ckpt_computed_size(c);
     f->computed = c;
     return f;
 }
@@ -64,10 +79,17 @@ struct ckpt_vfile *ckpt_vfile_plain(struct ckpt_arena *a, struct ckpt_plain *p) 
     if (!f)
         return NULL;
     f->kind = CKPT_VFILE_PLAIN;
-    f->size = p->size;
-    f->mtime = p->mtime;
+    f->bytes = p->size;
     f->plain = p;
     return f;
+}
+
+uint64_t ckpt_vfile_size(const struct ckpt_vfile *f) {
+    uint64_t size = f->bytes;
+    struct ckpt_err err = {0};
+    if (f->kind == CKPT_VFILE_MADE && ckpt_made_size(f->made, &size, &err) < 0)
+        ckpt_log_once("a text's size", "%s", err.text);
+    return size;
 }
 
 /* Whether a source file of the tensor is still what it was at mount time. */
@@ -104,21 +126,30 @@ static int check_segments(const struct ckpt_vfile *f, uint32_t i, uint64_t end,
     return 0;
 }
 
+/* What is made for readers only: of files of segments only a first one can be. */
+static struct ckpt_made *made_of(const struct ckpt_vfile *f) {
+    if (f->kind == CKPT_VFILE_MADE)
+        return f->made;
+    const bool has_first = f->kind == CKPT_VFILE_SEGMENTS && f->nsegments > 0;
+    return has_first && f->segment[0].kind == CKPT_SEGMENT_MADE ? f->segment[0].made : NULL;
+}
+
 int ckpt_vfile_open(struct ckpt_vfile *f, struct ckpt_err *err) {
-    switch (f->kind) {
-    case CKPT_VFILE_SEGMENTS:
-        return check_segments(f, 0, f->size, err);
-    case CKPT_VFILE_PLAIN:
-        return ckpt_plain_open(f->plain, err);
-    case CKPT_VFILE_COMPUTED:
-        break;
-    }
-    return 0;
+    int rc = 0;
+    if (f->kind == CKPT_VFILE_SEGMENTS)
+        rc = check_segments(f, 0, f->bytes, err);
+    else if (f->kind == CKPT_VFILE_PLAIN)
+        rc = ckpt_plain_open(f->plain, err);
+    if (rc == 0 && made_of(f))
+        ckpt_made_hold(made_of(f));
+    return rc;
 }
 
 void ckpt_vfile_close(struct ckpt_vfile *f) {
     if (f->kind == CKPT_VFILE_PLAIN)
         ckpt_plain_close(f->plain);
+    else if (made_of(f))
+        ckpt_made_release(made_of(f));
 }
 
 /* The index of the segment that holds byte off, which lies inside the file. */
@@ -134,6 +165,13 @@ static uint32_t find_segment(const struct ckpt_vfile *f, uint64_t off) {
     return lo;
 }
 
+static ssize_t add_made(struct ckpt_made *m, uint64_t at, size_t n, struct ckpt_reply *reply,
+                        struct ckpt_err *err) {
+    const char *text;
+    const int rc = ckpt_made_text(m, &text, err);
+    return rc < 0 ? rc : (ssize_t)ckpt_reply_add_bytes(reply, text + at, n);
+}
+
 static ssize_t add_piece(const struct ckpt_segment *s, struct ckpt_reader *r, uint64_t at, size_t n,
                          struct ckpt_reply *reply, struct ckpt_err *err) {
     switch (s->kind) {
@@ -141,6 +179,8 @@ static ssize_t add_piece(const struct ckpt_segment *s, struct ckpt_reader *r, ui
         return (ssize_t)ckpt_reply_add_bytes(reply, (const char *)s->bytes + at, n);
     case CKPT_SEGMENT_ZEROS:
         return (ssize_t)ckpt_reply_add_zeros(reply, n);
+    case CKPT_SEGMENT_MADE:
+        return add_made(s->made, at, n, reply, err);
     case CKPT_SEGMENT_TENSOR:
         break;
     }
@@ -171,6 +211,8 @@ static ssize_t add_range(struct ckpt_vfile *f, struct ckpt_reader *r, uint64_t o
                          struct ckpt_reply *reply, struct ckpt_err *err) {
     if (f->kind == CKPT_VFILE_SEGMENTS)
         return add_segments(f, r, off, len, reply, err);
+    if (f->kind == CKPT_VFILE_MADE)
+        return add_made(f->made, off, len, reply, err);
     if (f->kind == CKPT_VFILE_PLAIN)
         return (ssize_t)ckpt_reply_add_bytes(reply, f->plain->file->data + off, len);
     const int rc = ckpt_computed_wait(f->computed, err);
@@ -193,7 +235,7 @@ static int check_range(const struct ckpt_vfile *f, uint64_t off, size_t len, str
 
 ssize_t ckpt_vfile_add(struct ckpt_vfile *f, struct ckpt_reader *r, uint64_t off, size_t len,
                        struct ckpt_reply *reply, struct ckpt_err *err) {
-    assert(off <= f->size && len <= f->size - off);
+    assert(f->kind == CKPT_VFILE_MADE || (off <= f->bytes && len <= f->bytes - off));
     if (len == 0)
         return 0;
     const ssize_t n = add_range(f, r, off, len, reply, err);

@@ -1,19 +1,21 @@
 #ifndef CKPT_FS_VFILE_H
 #define CKPT_FS_VFILE_H
 /*
- * A virtual file: what the mount serves, --cat prints and --export writes. Three kinds:
+ * A virtual file: what the mount serves, --cat prints and --export writes. Four kinds:
  *
- *     segments   sorted, without holes; each is literal bytes, zeros or an adapted tensor
+ *     segments   sorted, without holes; each is literal bytes, zeros, an adapted tensor, or a text
+ *                that is made while somebody reads it
  *
- *                    model.safetensors   | bytes: header | tensor | tensor | ... | tensor |
+ *                    model.safetensors   | made: header | tensor | tensor | ... | tensor |
  *                    fc1/weight          | tensor |
  *                    fc1/weight.npy      | bytes: header | tensor |
- *                    index.json          | bytes |
+ *                    epoch.json          | bytes |
  *
+ *     made       such a text alone, whose size is not known until it is asked for (index.json)
  *     computed   a text made at first read, of a size fixed in advance (verify.json)
  *     plain      a file of the source directory, as it is
  *
- * Immutable once made; any thread may read. Lives in the session's arena.
+ * Immutable once made; any thread may read. Lives in an arena.
  */
 #include <stdint.h>
 #include <time.h>
@@ -21,9 +23,15 @@
 #include "adapters/reader.h"
 #include "base/arena.h"
 #include "fs/computed.h"
+#include "fs/made.h"
 #include "fs/plain.h"
 
-enum ckpt_segment_kind { CKPT_SEGMENT_BYTES, CKPT_SEGMENT_ZEROS, CKPT_SEGMENT_TENSOR };
+enum ckpt_segment_kind {
+    CKPT_SEGMENT_BYTES,
+    CKPT_SEGMENT_ZEROS,
+    CKPT_SEGMENT_TENSOR,
+    CKPT_SEGMENT_MADE
+};
 
 struct ckpt_segment {
     uint64_t at, nbytes; /* [at, at + nbytes) of the file */
@@ -31,21 +39,26 @@ struct ckpt_segment {
     union {
         const void *bytes;
         const struct ckpt_adapted *tensor;
+        struct ckpt_made *made;
     };
 };
 
-enum ckpt_vfile_kind { CKPT_VFILE_SEGMENTS, CKPT_VFILE_COMPUTED, CKPT_VFILE_PLAIN };
+enum ckpt_vfile_kind {
+    CKPT_VFILE_SEGMENTS,
+    CKPT_VFILE_MADE,
+    CKPT_VFILE_COMPUTED,
+    CKPT_VFILE_PLAIN
+};
 
 struct ckpt_vfile {
     enum ckpt_vfile_kind kind;
-    uint64_t size;
-    struct timespec mtime;
+    uint32_t nsegments;                /* of segments */
+    uint64_t bytes;                    /* but of a made one: ckpt_vfile_size tells */
     const struct ckpt_adapted *tensor; /* of a tensor's own file: what its xattrs tell; else NULL */
+    _Atomic(struct ckpt_vfile *) npy;  /* of a tensor's own file: NAME.npy, once it was asked for */
     union {
-        struct {
-            struct ckpt_segment *segment;
-            uint32_t nsegments, cap;
-        };
+        struct ckpt_segment *segment;
+        struct ckpt_made *made;
         struct ckpt_computed *computed;
         struct ckpt_plain *plain;
     };
@@ -57,8 +70,13 @@ struct ckpt_vfile *ckpt_vfile_new(struct ckpt_arena *a, uint32_t nsegments);
 void ckpt_vfile_add_bytes(struct ckpt_vfile *f, const void *bytes, uint64_t n);
 void ckpt_vfile_add_zeros(struct ckpt_vfile *f, uint64_t n);
 void ckpt_vfile_add_tensor(struct ckpt_vfile *f, const struct ckpt_adapted *t);
+void ckpt_vfile_add_made(struct ckpt_vfile *f, struct ckpt_made *m, uint64_t n);
+struct ckpt_vfile *ckpt_vfile_made(struct ckpt_arena *a, struct ckpt_made *m);
 struct ckpt_vfile *ckpt_vfile_computed(struct ckpt_arena *a, struct ckpt_computed *c);
 struct ckpt_vfile *ckpt_vfile_plain(struct ckpt_arena *a, struct ckpt_plain *p);
+
+/* A made text that cannot be written for lack of memory counts as empty until it can. */
+uint64_t ckpt_vfile_size(const struct ckpt_vfile *f);
 
 /* Before the first read and after the last, for every reader; counted. -ESTALE if a file that the
  * bytes come from is no longer what it was when we looked. */

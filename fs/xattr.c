@@ -118,20 +118,20 @@ static const struct row root_rows[] = {
 
 static const struct row no_rows[] = {{NULL, NULL}};
 
-static const struct row *rows_of(const struct ckpt_session *s, uint32_t i,
+static const struct row *rows_of(const struct ckpt_session *s, struct ckpt_dentry e,
                                  const struct ckpt_adapted **t) {
-    const struct ckpt_vfile *file = s->tree.node[i].file;
-    *t = file ? file->tensor : NULL;
-    return *t ? tensor_rows : i == CKPT_TREE_ROOT ? root_rows : no_rows;
+    const struct ckpt_vfile *file = ckpt_tree_node(e.tree, e.id)->file;
+    *t = file && !(e.id & CKPT_TREE_NPY) ? file->tensor : NULL;
+    return *t ? tensor_rows : e.tree == &s->tree && e.id == CKPT_TREE_ROOT ? root_rows : no_rows;
 }
 
-int ckpt_xattr_get(const struct ckpt_session *s, uint32_t node, const char *name,
+int ckpt_xattr_get(const struct ckpt_session *s, struct ckpt_dentry e, const char *name,
                    struct ckpt_str *out) {
     const size_t prefix = strlen(CKPT_XATTR_PREFIX);
     if (strncmp(name, CKPT_XATTR_PREFIX, prefix) != 0)
         return -ENODATA; /* security.* and system.*, which ls and tar ask for */
     const struct ckpt_adapted *t;
-    for (const struct row *r = rows_of(s, node, &t); r->name; r++) {
+    for (const struct row *r = rows_of(s, e, &t); r->name; r++) {
         if (strcmp(r->name, name + prefix) != 0)
             continue;
         r->get(s, t, out);
@@ -140,9 +140,9 @@ int ckpt_xattr_get(const struct ckpt_session *s, uint32_t node, const char *name
     return -ENODATA;
 }
 
-void ckpt_xattr_list(const struct ckpt_session *s, uint32_t node, struct ckpt_str *out) {
+void ckpt_xattr_list(const struct ckpt_session *s, struct ckpt_dentry e, struct ckpt_str *out) {
     const struct ckpt_adapted *t;
-    for (const struct row *r = rows_of(s, node, &t); r->name; r++) {
+    for (const struct row *r = rows_of(s, e, &t); r->name; r++) {
         ckpt_str_puts(out, CKPT_XATTR_PREFIX);
         ckpt_str_add(out, r->name, strlen(r->name) + 1);
     }

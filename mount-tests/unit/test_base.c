@@ -14,6 +14,7 @@
 #include "base/arena.h"
 #include "base/array.h"
 #include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/err.h"
 #include "base/strmap.h"
 #include "base/text.h"
@@ -160,6 +161,7 @@ static void buffer_never_reads_past_its_end(void **state) {
 /* Objects of random sizes keep what was written into them, are zeroed, aligned and disjoint. */
 static void arena_objects_are_disjoint(void **state) {
     (void)state;
+    static const char zeros[100000];
     property_begin("arena_objects_are_disjoint");
     struct ckpt_arena a = {0};
     struct {
@@ -168,9 +170,11 @@ static void arena_objects_are_disjoint(void **state) {
     } objects[1000];
     for (size_t i = 0; i < 1000; i++) {
         const size_t n = (size_t)property_below(property_below(20) ? 200 : 100000);
-        unsigned char *p = ckpt_arena_alloc(&a, n);
+        const bool is_text = property_below(3) == 0; /* texts need no alignment */
+        unsigned char *p =
+            is_text ? (unsigned char *)ckpt_arena_copy(&a, zeros, n) : ckpt_arena_alloc(&a, n);
         assert_non_null(p);
-        assert_int_equal((uintptr_t)p % alignof(max_align_t), 0);
+        assert_true(is_text || (uintptr_t)p % alignof(uint64_t) == 0);
         for (size_t k = 0; k < n; k++)
             assert_int_equal(p[k], 0);
         memset(p, (int)(i & 0xff), n);
@@ -184,6 +188,42 @@ static void arena_objects_are_disjoint(void **state) {
     assert_int_equal(a.used, 0);
     assert_non_null(ckpt_arena_alloc(&a, 1));
     ckpt_arena_fini(&a);
+}
+
+static bool append(void *arg, const char *bytes, size_t n) {
+    ckpt_str_add(arg, bytes, n);
+    return n != 666;
+}
+
+/* What went through a sink is what would have been held, and is counted. */
+static void str_with_a_sink(void **state) {
+    (void)state;
+    property_begin("str_with_a_sink");
+    static const char letters[200000];
+    CKPT_AUTO(str) struct ckpt_str held = {0};
+    CKPT_AUTO(str) struct ckpt_str got = {0};
+    CKPT_AUTO(str) struct ckpt_str buffer = {.sink = append, .arg = &got};
+    CKPT_AUTO(str) struct ckpt_str measured = {.sink = ckpt_str_forget};
+    for (int i = 0; i < 2000; i++) {
+        const size_t n = (size_t)property_below(property_below(100) ? 100 : sizeof letters);
+        struct ckpt_str *const all[] = {&held, &buffer, &measured};
+        for (size_t k = 0; k < 3; k++) {
+            ckpt_str_u64(all[k], (uint64_t)i);
+            ckpt_str_printf(all[k], "<%d>", i);
+            ckpt_str_add(all[k], letters, n);
+            assert_true(ckpt_str_total(all[k]) == held.n);
+        }
+    }
+    assert_true(measured.cap < 200000);
+    ckpt_str_flush(&buffer);
+    ckpt_str_flush(&buffer);
+    ckpt_str_flush(&held);
+    assert_false(buffer.failed);
+    assert_int_equal(got.n, held.n);
+    assert_memory_equal(got.s, held.s, held.n);
+    ckpt_str_add(&buffer, letters, 666);
+    ckpt_str_flush(&buffer);
+    assert_true(buffer.failed);
 }
 
 static void arena_limits(void **state) {
@@ -277,6 +317,7 @@ int main(void) {
         cmocka_unit_test(errors),
         cmocka_unit_test(buffer_never_reads_past_its_end),
         cmocka_unit_test(arena_objects_are_disjoint),
+        cmocka_unit_test(str_with_a_sink),
         cmocka_unit_test(arena_limits),
         cmocka_unit_test(strmap_agrees_with_a_list),
         cmocka_unit_test(decimal_digits),

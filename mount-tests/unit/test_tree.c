@@ -1,5 +1,6 @@
 /* The virtual tree by itself, and the tree that a session lays out. */
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/cleanup.h"
+#include "fs/dentry.h"
 #include "fs/session.h"
 #include "fs/tree.h"
 
@@ -139,6 +141,20 @@ static struct ckpt_session *open_keys(const char *const *keys, size_t n,
     return s;
 }
 
+/* 0: there is no such file or folder. */
+static uint64_t inode(struct ckpt_session *s, const char *path) {
+    struct ckpt_err err = {0};
+    struct ckpt_dentry e;
+    assert_int_equal(ckpt_dentry_find(s, path, &e, &err), 0);
+    if (!e.tree)
+        return 0;
+    const struct ckpt_dentry again = ckpt_dentry_of_inode(s, ckpt_dentry_inode(s, e));
+    assert_true(again.tree != NULL);
+    assert_int_equal(ckpt_dentry_inode(s, again), ckpt_dentry_inode(s, e));
+    assert_int_equal(ckpt_dentry_is_folder(again), ckpt_dentry_is_folder(e));
+    return ckpt_dentry_inode(s, e);
+}
+
 static void test_a_key_that_is_also_a_prefix(void **state) {
     (void)state;
     CKPT_AUTO(options) struct ckpt_options o;
@@ -155,7 +171,8 @@ static void test_a_key_that_is_also_a_prefix(void **state) {
         &s->tree, CKPT_TREE_ROOT,
         "a.tensor a model index x c model.safetensors verify.json index.json summary.txt ");
     assert_true(ckpt_tree_find(&s->tree, "a.tensor.npy") != CKPT_TREE_NONE);
-    assert_true(ckpt_tree_find(&s->tree, ".source/x/%/y") != CKPT_TREE_NONE);
+    assert_true(ckpt_tree_find(&s->tree, ".source/x") == CKPT_TREE_NONE);
+    assert_true(inode(s, ".source/x/%/y") != 0);
 }
 
 static void test_inodes_are_stable(void **state) {
@@ -170,8 +187,105 @@ static void test_inodes_are_stable(void **state) {
     assert_int_equal(s->tree.n, t->tree.n);
     for (uint32_t i = 0; i < s->tree.n; i++)
         assert_true(ckpt_text_eq(s->tree.node[i].name, t->tree.node[i].name));
-    assert_true(ckpt_text_eq(ckpt_str_text(&s->index), ckpt_str_text(&t->index)) ||
-                s->checkpoint->name != t->checkpoint->name);
+    /* In one .source is asked for first, in the other last. */
+    const char *const paths[] = {".source/b/a.npy", ".source", "a",   ".source/b", "b/c.npy",
+                                 "index.json",      "a.npy",   "b/a", ""};
+    enum { N = sizeof paths / sizeof paths[0] };
+    uint64_t of_s[N];
+    for (size_t i = 0; i < N; i++)
+        of_s[i] = inode(s, paths[i]);
+    for (size_t i = N; i-- > 0;) {
+        assert_int_equal(inode(t, paths[i]), of_s[i]);
+        for (size_t k = 0; k < i; k++)
+            assert_int_not_equal(of_s[i], of_s[k]);
+    }
+    assert_int_equal(of_s[N - 1], 1);
+    assert_int_equal(inode(s, ".source/absent"), 0);
+    assert_int_equal(inode(s, "a.npy/x"), 0);
+    assert_null(ckpt_dentry_of_inode(s, 0).tree);
+    assert_null(ckpt_dentry_of_inode(s, 1000000).tree);
+}
+
+/* What a folder lists, by inode: each is one that looking its name up leads to. */
+static void assert_listed(struct ckpt_session *s, struct ckpt_dentry folder, const char *expected) {
+    CKPT_AUTO(str) struct ckpt_str names = {0};
+    for (struct ckpt_dentry e = ckpt_dentry_first(s, folder); e.tree; e = ckpt_dentry_next(e)) {
+        CKPT_AUTO(str) struct ckpt_str name = {0};
+        struct ckpt_dentry found;
+        struct ckpt_err err = {0};
+        ckpt_tree_name(e.tree, e.id, &name);
+        assert_int_equal(ckpt_dentry_lookup(s, folder, ckpt_str_text(&name), &found, &err), 0);
+        assert_int_equal(ckpt_dentry_inode(s, found), ckpt_dentry_inode(s, e));
+        ckpt_str_printf(&names, "%s ", name.s);
+    }
+    assert_string_equal(ckpt_str_text(&names).s, expected);
+}
+
+static void test_list_all(void **state) {
+    (void)state;
+    CKPT_AUTO(options) struct ckpt_options o;
+    ckpt_options_init(&o);
+    o.list_all = true;
+    const char *const keys[] = {"b.c", "a", "b.a"};
+    CKPT_AUTO(session) struct ckpt_session *s = open_keys(keys, 3, &o, 0);
+    const struct ckpt_dentry root = ckpt_dentry_of_inode(s, 1);
+    const struct ckpt_dentry source = ckpt_dentry_of_inode(s, inode(s, ".source"));
+    const struct ckpt_dentry b = ckpt_dentry_of_inode(s, inode(s, ".source/b"));
+    assert_listed(s, root,
+                  "b a a.npy model.safetensors verify.json .source index.json summary.txt ");
+    assert_listed(s, source, "b a a.npy ");
+    assert_listed(s, b, "c c.npy a a.npy ");
+    assert_int_equal(ckpt_dentry_folders(s, source), 1);
+    assert_int_equal(ckpt_dentry_folders(s, root), 2);
+    assert_int_equal(ckpt_dentry_inode(s, ckpt_dentry_parent(s, b)), ckpt_dentry_inode(s, source));
+    assert_int_equal(ckpt_dentry_inode(s, ckpt_dentry_parent(s, source)), 1);
+}
+
+#define READERS 8
+
+struct looker {
+    pthread_t thread;
+    struct ckpt_session *session;
+    uint64_t inodes[3];
+    uint64_t size;
+};
+
+static void *look(void *arg) {
+    struct looker *l = arg;
+    static const char *const paths[] = {".source/b/c.npy", "b/a.npy", ".source/a"};
+    for (size_t i = 0; i < 3; i++) {
+        struct ckpt_err err = {0};
+        struct ckpt_dentry e;
+        struct ckpt_vfile *f = NULL;
+        if (ckpt_dentry_find(l->session, paths[i], &e, &err) < 0 || !e.tree ||
+            ckpt_dentry_file(l->session, e, &f, &err) < 0 || !f)
+            return NULL;
+        l->inodes[i] = ckpt_dentry_inode(l->session, e);
+        l->size += ckpt_vfile_size(f);
+    }
+    return NULL;
+}
+
+/* Nothing below .source and no NAME.npy is there before eight threads ask for it at once. */
+static void test_many_look_at_once(void **state) {
+    (void)state;
+    CKPT_AUTO(options) struct ckpt_options o;
+    ckpt_options_init(&o);
+    const char *const keys[] = {"b.c", "a", "b.a"};
+    for (int round = 0; round < 20; round++) {
+        CKPT_AUTO(session) struct ckpt_session *s = open_keys(keys, 3, &o, 0);
+        struct looker l[READERS] = {0};
+        for (size_t i = 0; i < READERS; i++) {
+            l[i].session = s;
+            assert_int_equal(pthread_create(&l[i].thread, NULL, look, &l[i]), 0);
+        }
+        for (size_t i = 0; i < READERS; i++)
+            assert_int_equal(pthread_join(l[i].thread, NULL), 0);
+        for (size_t i = 0; i < READERS; i++) {
+            assert_memory_equal(l[i].inodes, l[0].inodes, sizeof l[0].inodes);
+            assert_int_equal(l[i].size, 129 + 129 + 1);
+        }
+    }
 }
 
 int main(void) {
@@ -181,6 +295,8 @@ int main(void) {
         cmocka_unit_test(test_depth_costs_no_stack),
         cmocka_unit_test(test_a_key_that_is_also_a_prefix),
         cmocka_unit_test(test_inodes_are_stable),
+        cmocka_unit_test(test_list_all),
+        cmocka_unit_test(test_many_look_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

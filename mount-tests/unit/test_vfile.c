@@ -37,7 +37,7 @@ static void test_ranges(void **state) {
         else
             ckpt_vfile_add_bytes(f, bytes, n);
     }
-    assert_int_equal(f->size, naive.n);
+    assert_int_equal(ckpt_vfile_size(f), naive.n);
     CKPT_AUTO(free) char *buf = malloc(naive.n);
     for (int round = 0; round < 2000; round++) {
         const uint64_t off = property_below(naive.n + 1);
@@ -79,13 +79,13 @@ static void test_writing(void **state) {
     char path[] = "/tmp/test_vfile.XXXXXX";
     CKPT_AUTO(fd) const int fd = mkstemp(path);
     unlink(path);
-    assert_int_equal(ckpt_vfile_write(f, NULL, 0, f->size, fd, &err), 0);
-    assert_int_equal(lseek(fd, 0, SEEK_END), f->size);
+    assert_int_equal(ckpt_vfile_write(f, NULL, 0, ckpt_vfile_size(f), fd, &err), 0);
+    assert_int_equal(lseek(fd, 0, SEEK_END), ckpt_vfile_size(f));
     char end[8];
-    assert_int_equal(pread(fd, end, 8, (off_t)f->size - 8), 8);
+    assert_int_equal(pread(fd, end, 8, (off_t)ckpt_vfile_size(f) - 8), 8);
     assert_memory_equal(end, "\0\0\0\0tail", 8);
     CKPT_AUTO(fd) const int closed = open("/dev/full", O_WRONLY | O_CLOEXEC);
-    assert_int_equal(ckpt_vfile_write(f, NULL, 0, f->size, closed, &err), -ENOSPC);
+    assert_int_equal(ckpt_vfile_write(f, NULL, 0, ckpt_vfile_size(f), closed, &err), -ENOSPC);
     ckpt_arena_fini(&arena);
 }
 
@@ -110,7 +110,7 @@ static void test_plain_files(void **state) {
     close(mkstemp(path));
     write_file(path, text);
     struct ckpt_vfile *f = plain(&arena, path);
-    assert_int_equal(f->size, strlen(text));
+    assert_int_equal(ckpt_vfile_size(f), strlen(text));
     for (int readers = 0; readers < 2; readers++)
         assert_int_equal(ckpt_vfile_open(f, &err), 0);
     assert_int_equal(ckpt_vfile_copy(f, NULL, 7, 5, NULL, NULL, buf, &err), 0);
