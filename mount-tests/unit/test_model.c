@@ -59,8 +59,8 @@ static char *read_text(const char *path, size_t *n) {
     FILE *f = fopen(path, "rb");
     if (!f)
         fail_msg("%s is missing", path);
-    char *text = calloc(1, 1 << 16);
-    *n = fread(text, 1, (1 << 16) - 1, f);
+    char *text = calloc(1, 1 << 17);
+    *n = fread(text, 1, (1 << 17) - 1, f);
     fclose(f);
     return text;
 }
