@@ -6,6 +6,7 @@
  *
  *     step           file          of an item it sets
  *     choose root    select.c      in_model, torch_key
+ *     dialect        dialect.c     all; items become fewer or more
  *     compute        rule_merge.c  tensor, torch_key; two items may become one
  *     evidence       evidence.c    decision
  *     map            rename.c      key
@@ -19,11 +20,14 @@
 #include "base/cleanup.h"
 #include "base/strmap.h"
 
+struct ckpt_shaped;
+
 struct ckpt_item {
     const struct ckpt_tensor *tensor;
     struct ckpt_text torch_key; /* in the model: below root, without prefix; else the whole path */
     struct ckpt_text key;       /* as torch_key, then renamed and renumbered */
     struct ckpt_decision decision;
+    const struct ckpt_shaped *made; /* what the dialect's rules made; NULL: it is the tensor */
     bool in_model, renamed, renumbered;
 };
 
@@ -52,6 +56,8 @@ int ckpt_select_root(struct ckpt_build *b) CKPT_CHECKED;
 /* Opens the rule files that the options and the dialect ask for. */
 int ckpt_open_rules(struct ckpt_build *b) CKPT_CHECKED;
 void ckpt_close_rules(struct ckpt_build *b);
+/* Brings a source in burn's names and layout to PyTorch's. */
+int ckpt_apply_dialect(struct ckpt_build *b) CKPT_CHECKED;
 /* Rules that compute. */
 int ckpt_merge_items(struct ckpt_build *b) CKPT_CHECKED;
 int ckpt_decide_modules(struct ckpt_build *b) CKPT_CHECKED;

@@ -33,10 +33,12 @@ const char *ckpt_kind_by_name(struct ckpt_text name) {
     return NULL;
 }
 
-/* Kinds that only rules name: burn-store leaves instance norms alone, and a Transformer layer of
- * which only the order of its norms is unknown is one all the same. */
+/* Kinds that only rules name: burn-store leaves instance norms alone, a Transformer layer of which
+ * only the order of its norms is unknown is one all the same, and burn's attention does not say in
+ * its names that PyTorch would keep q, k and v apart. */
 const char *ckpt_rule_kind_by_name(struct ckpt_text name) {
-    static const char *const more[] = {"instance_norm", "encoder_layer", "decoder_layer"};
+    static const char *const more[] = {"instance_norm", "encoder_layer", "decoder_layer",
+                                       "mha:kdim"};
     for (size_t i = 0; i < sizeof more / sizeof *more; i++)
         if (ckpt_text_is(name, more[i]))
             return more[i];
@@ -79,6 +81,13 @@ static int decide_by_option(struct ckpt_build *b, struct ckpt_modules *m,
                            ckpt_build_did_you_mean(b, literal, paths, paths ? m->n : 0));
 }
 
+int ckpt_decide_by_options(struct ckpt_build *b, struct ckpt_modules *m) {
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < b->options->nkind; i++)
+        rc = decide_by_option(b, m, &b->options->kind[i]);
+    return rc;
+}
+
 /* The last names of modules that are known to be Conv1D: in a GPT-2 whose c_fc is one by its shape,
  * the square c_proj is one too. */
 static int conv1d_names(struct ckpt_build *b, const struct ckpt_modules *m,
@@ -112,9 +121,7 @@ static void climb(struct ckpt_modules *m) {
 }
 
 static int decide(struct ckpt_build *b, struct ckpt_modules *m) {
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < b->options->nkind; i++)
-        rc = decide_by_option(b, m, &b->options->kind[i]);
+    int rc = ckpt_decide_by_options(b, m);
     if (rc)
         return rc;
     climb(m);

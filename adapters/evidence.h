@@ -38,6 +38,9 @@ enum ckpt_leaf {
     CKPT_LEAF_WEIGHT_IH,
     CKPT_LEAF_WEIGHT_HR,
     CKPT_LEAF_BIAS_K,
+    CKPT_LEAF_GAMMA, /* burn's names */
+    CKPT_LEAF_BETA,
+    CKPT_LEAF_ALPHA,
     CKPT_LEAF_COUNT
 };
 
@@ -79,6 +82,8 @@ struct ckpt_facts {
     bool stack;       /* holds `layers` of Transformer layers */
     uint8_t children; /* enum ckpt_child */
     enum ckpt_norm_order norm_order; /* as the graph has it */
+    const char *made_of; /* burn: "encoder_layer", "mha", "lstm"... by its children; or NULL */
+    bool list;           /* burn: of plain layers, numbered without gaps */
 };
 
 struct ckpt_decision {
@@ -114,6 +119,9 @@ bool ckpt_evidence_name(const struct ckpt_facts *f, bool like_conv1d, struct ckp
 
 /* Sets kind and rule_kind by a class's full name, if it is one that we know. */
 bool ckpt_kind_of_class(struct ckpt_text cls, struct ckpt_decision *d);
+/* -o kind=: of those that match a module's path the last one wins. */
+struct ckpt_build;
+int ckpt_decide_by_options(struct ckpt_build *b, struct ckpt_modules *m) CKPT_CHECKED;
 /* Whether -o kind= can mean this module: only what has norm1 can be a Transformer layer, ... */
 bool ckpt_facts_allow(const struct ckpt_facts *f, const char *kind);
 
@@ -136,7 +144,8 @@ const struct ckpt_value *ckpt_facts_attribute(const struct ckpt_facts *f, const 
 
 /* --- steps --- */
 
-struct ckpt_build;
+/* Decides what the modules of all items are, whose keys are burn's. */
+int ckpt_decide_burn_modules(struct ckpt_build *b) CKPT_CHECKED;
 /* Fills facts and of_item. */
 int ckpt_gather_modules(struct ckpt_build *b, struct ckpt_modules *m) CKPT_CHECKED;
 /* One warning for each way in which burn may load something wrongly, or miss it. */

@@ -30,7 +30,7 @@ static bool is_lora(const struct ckpt_decision *d) {
 }
 
 static bool guessed(const struct ckpt_decision *d) {
-    return is(d->decided_by, "default") && !is_lora(d);
+    return is(d->decided_by, "default") && is(d->kind, "linear") && !is_lora(d);
 }
 
 static bool square(const struct ckpt_decision *d) {
@@ -102,28 +102,48 @@ static bool final_norm(const struct ckpt_decision *d) {
            ckpt_text_is(ckpt_module_last_name(d->facts->path), "norm");
 }
 
-enum when { ALWAYS, WITH_NN, WITH_STORE }; /* of modules= */
+/* --- what burn's names do not say ------------------------------------------------------------- */
+
+static bool by_habit(const struct ckpt_decision *d) {
+    return is(d->decided_by, "default");
+}
+
+static bool post_norm(const struct ckpt_decision *d) {
+    return by_habit(d) && ckpt_is_layer(d->kind);
+}
+
+static bool stacked(const struct ckpt_decision *d) {
+    return by_habit(d) && !d->facts->owns &&
+           (is(d->kind, "lstm") || is(d->kind, "gru") || is(d->kind, "rnn"));
+}
+
+static bool gaps(const struct ckpt_decision *d) {
+    return d->facts->list;
+}
+
+/* modules=nn or store to burn, or the way back from it. */
+enum when { WITH_NN = 1, WITH_STORE = 2, TO_BURN = 3, BACK = 4, ALWAYS = 7 };
 
 static const struct doubt_row {
-    enum when when;
+    unsigned when;
     bool (*holds)(const struct ckpt_decision *d);
     const char *what, *advice;
 } doubts[] = {
     {ALWAYS, guessed, "2-D weights without a bias, taken for Linear and transposed",
      "nothing in the file tells them from embeddings, -o 'kind=REGEX=>embedding' does"},
-    {ALWAYS, square, "square weights whose shape cannot tell Linear from Conv1D, decided by name",
+    {TO_BURN, square, "square weights whose shape cannot tell Linear from Conv1D, decided by name",
      "-o 'kind=REGEX=>linear' or conv1d_hf settles it"},
     {ALWAYS, named_table,
      "2-D weights without a bias, by their names not Linear and not transposed",
      "-o 'kind=REGEX=>linear' says otherwise"},
-    {ALWAYS, named_vector, "1-D weights without a bias, by their names a norm's or a PReLU's",
+    {TO_BURN, named_vector, "1-D weights without a bias, by their names a norm's or a PReLU's",
      "-o 'kind=REGEX=>norm' or prelu settles it"},
-    {ALWAYS, lone_vector, "1-D weights alone, an RMSNorm's or a PReLU's, keep the name weight",
+    {TO_BURN, lone_vector, "1-D weights alone, an RMSNorm's or a PReLU's, keep the name weight",
      "-o 'kind=REGEX=>norm' or prelu decides"},
-    {ALWAYS, lora, "LoRA factors, by their names Linear and transposed as such",
+    {TO_BURN, lora, "LoRA factors, by their names Linear and transposed as such",
      "they are not merged into the weights that they adapt: peft's merge_and_unload() before "
      "saving does that"},
-    {ALWAYS, integers, "weights of integers, packed by a quantisation, stay as they are",
+    {TO_BURN, integers, "weights of integers, packed by a quantisation, stay as they are",
      "burn's layers take floats only"},
     {WITH_STORE, packed, "attention and recurrent layers keep PyTorch's packed tensors",
      "burn has them split and will report its own as missing; modules=nn splits them"},
@@ -146,6 +166,17 @@ static const struct doubt_row {
     {WITH_NN, final_norm, "norms behind the last Transformer layer",
      "burn's TransformerEncoder and TransformerDecoder have none and leave them out silently: put "
      "a LayerNorm of your own behind them"},
+    {BACK, post_norm,
+     "Transformer layers, taken for norm_first=False since burn's names do not say",
+     "-o 'kind=REGEX=>encoder_layer:pre' or decoder_layer:pre says otherwise"},
+    {BACK, stacked,
+     "recurrent layers in a list, taken for one module with num_layers since burn's names do not "
+     "say",
+     "-o 'kind=REGEX=>lstm' (gru, rnn) on the layers says that each is a module of its own"},
+    {BACK, gaps,
+     "lists that burn numbers without gaps, as PyTorch's Sequential does not where layers without "
+     "parameters stand between",
+     "-o 'map=^LIST\\.1\\.=>LIST.2.' puts the numbers back"},
 };
 
 /* "wte, h.0.attn and 11 more" */
@@ -180,11 +211,17 @@ static int warn_of(struct ckpt_build *b, const struct ckpt_modules *m,
     return ckpt_build_warn(b, "%s: %s; %s", doubt->what, names.s, doubt->advice);
 }
 
+static enum when direction(const struct ckpt_build *b) {
+    if (b->options->layout == CKPT_LAYOUT_TORCH)
+        return BACK;
+    return b->options->modules_store ? WITH_STORE : WITH_NN;
+}
+
 int ckpt_warn_modules(struct ckpt_build *b, const struct ckpt_modules *m) {
-    const enum when now = b->options->modules_store ? WITH_STORE : WITH_NN;
+    const enum when now = direction(b);
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < sizeof doubts / sizeof doubts[0]; i++)
-        if (doubts[i].when == ALWAYS || doubts[i].when == now)
+        if (doubts[i].when & now)
             rc = warn_of(b, m, &doubts[i]);
     return rc;
 }

@@ -25,6 +25,9 @@ static const char *const leaf_names[CKPT_LEAF_COUNT] = {
     [CKPT_LEAF_WEIGHT_IH] = "weight_ih_l0",
     [CKPT_LEAF_WEIGHT_HR] = "weight_hr_l0",
     [CKPT_LEAF_BIAS_K] = "bias_k",
+    [CKPT_LEAF_GAMMA] = "gamma",
+    [CKPT_LEAF_BETA] = "beta",
+    [CKPT_LEAF_ALPHA] = "alpha",
 };
 
 struct gather {
@@ -143,6 +146,8 @@ const struct ckpt_value *ckpt_facts_attribute(const struct ckpt_facts *f, const 
 
 bool ckpt_facts_allow(const struct ckpt_facts *f, const char *kind) {
     if (strcmp(kind, "other") == 0)
+        return true;
+    if (f->made_of && strncmp(kind, f->made_of, strlen(f->made_of)) == 0)
         return true;
     if (ckpt_is_layer(kind))
         return f->children & CKPT_CHILD_NORM1;

@@ -59,10 +59,6 @@ static int choose_dialect(struct ckpt_build *b) {
         b->model->dialect = says_burn(b->checkpoint) ? "burn" : "torch";
     else
         b->model->dialect = given;
-    if (strcmp(b->model->dialect, "burn") == 0 && b->options->layout == CKPT_LAYOUT_TORCH)
-        return ckpt_build_warn(b,
-                               "the source is in burn's layout; layout=torch cannot turn it back "
-                               "and shows it as it is");
     return 0;
 }
 
@@ -78,7 +74,10 @@ static int adapt(struct ckpt_build *b) {
     if (rc)
         return rc;
     name_by_torch_key(b);
-    rc = ckpt_open_rules(b);
+    if (!torch && b->options->layout == CKPT_LAYOUT_TORCH)
+        rc = ckpt_apply_dialect(b);
+    if (rc == 0)
+        rc = ckpt_open_rules(b);
     if (rc == 0)
         rc = ckpt_merge_items(b);
     if (rc == 0 && torch)

@@ -353,6 +353,12 @@ int ckpt_shape_identity(struct ckpt_build *b, size_t item, struct ckpt_shaped *o
     const struct ckpt_tensor *t = b->item[item].tensor;
     struct ckpt_arena *a = &b->model->arena;
     struct ckpt_view view;
+    if (b->item[item].made) {
+        *out = *b->item[item].made;
+        out->item = item;
+        out->key = b->item[item].key;
+        return 0;
+    }
     *out = (struct ckpt_shaped){
         .item = item, .key = b->item[item].key, .ndim = t->ndim, .shape = t->shape, .nparts = 1};
     const int rc = ckpt_view_init(&view, t, b->err);

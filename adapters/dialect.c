@@ -1,0 +1,94 @@
+/*
+ * The dialect: a source that is not in PyTorch's names and layout is brought to them first, by
+ * rules, so that every later step (map, contiguous, the user's rules, the layout) sees PyTorch's
+ * state dict, whatever the file holds.
+ *
+ *     items before    a.query.weight  a.key.weight  a.value.weight  n.gamma
+ *     items after     a.in_proj_weight                              n.weight
+ *                     made: three parts                             made: one part, renamed
+ *
+ * An item of then is no longer a tensor of the file but what the rules made of one or several.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapters/rule.h"
+
+/* Operations so far lead to PyTorch's layout; what comes after, to the one wanted. */
+static void mark_torch(struct ckpt_shaped *s) {
+    for (uint32_t i = 0; i < s->nparts; i++)
+        s->part[i].ntorch = s->part[i].nop;
+}
+
+static struct ckpt_text module_path(struct ckpt_text key) {
+    const char *dot = memrchr(key.s, '.', key.n);
+    return (struct ckpt_text){key.s, dot ? (size_t)(dot - key.s) : 0};
+}
+
+/* What a module was found to be; its path is now PyTorch's. Tensors of one module follow each
+ * other mostly, and then share what is known of it. */
+static int name_module(struct ckpt_build *b, struct ckpt_item *item,
+                       const struct ckpt_item *before) {
+    const struct ckpt_text path = module_path(item->key);
+    if (!item->decision.facts)
+        return 0;
+    if (before && before->decision.facts && ckpt_text_eq(before->decision.facts->path, path) &&
+        before->decision.kind == item->decision.kind) {
+        item->decision.facts = before->decision.facts;
+        return 0;
+    }
+    struct ckpt_facts *facts = ckpt_arena_alloc(&b->model->arena, sizeof *facts);
+    if (!facts)
+        return ckpt_fail_memory(b->err, "adapting tensors");
+    *facts = (struct ckpt_facts){.path = path, .within = CKPT_MODULE_NONE};
+    item->decision.facts = facts;
+    return 0;
+}
+
+/* The item that the rules made. */
+static int take(struct ckpt_build *b, const struct ckpt_shaped *shaped, struct ckpt_item *item,
+                const struct ckpt_item *before) {
+    const struct ckpt_item *const from = &b->item[shaped->item];
+    struct ckpt_shaped *const made = ckpt_arena_alloc(&b->model->arena, sizeof *made);
+    if (!made)
+        return ckpt_fail_memory(b->err, "adapting tensors");
+    *made = *shaped;
+    mark_torch(made);
+    *item = *from;
+    item->made = made;
+    item->renamed = !ckpt_text_eq(made->key, from->torch_key);
+    item->torch_key = item->key = made->key;
+    item->decision.within = NULL;
+    return from->in_model ? name_module(b, item, before) : 0;
+}
+
+static int replace_items(struct ckpt_build *b, const struct ckpt_shaped_list *list) {
+    struct ckpt_item *const item = ckpt_arena_array(&b->model->arena, list->n, sizeof *item);
+    if (!item)
+        return ckpt_fail_memory(b->err, "adapting tensors");
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < list->n; i++)
+        rc = take(b, &list->at[i], &item[i], i ? &item[i - 1] : NULL);
+    b->item = item;
+    b->nitems = list->n;
+    return rc;
+}
+
+static void list_fini(struct ckpt_shaped_list *list) {
+    free(list->at);
+}
+#define ckpt_auto_list list_fini
+
+int ckpt_apply_dialect(struct ckpt_build *b) {
+    CKPT_AUTO(list) struct ckpt_shaped_list list = {0};
+    int rc = ckpt_decide_burn_modules(b);
+    if (rc == 0)
+        rc = ckpt_rules_builtin("from-burn", &b->rules[b->nrules++], b->err);
+    if (rc == 0)
+        rc = ckpt_rules_apply(b, &list);
+    if (rc == 0)
+        rc = replace_items(b, &list);
+    ckpt_close_rules(b);
+    return rc;
+}
