@@ -18,9 +18,15 @@ def there_and_back(d, source, *opts):
         return None
     p = export(burn, source, "contiguous=off", "prefix=keep", *opts)
     assert p.returncode == 0, (source, p.stderr)
-    p = export(back, burn, "layout=torch", "prefix=keep")
+    p = export(back, burn, "layout=torch", "prefix=keep", *norm_first(source))
     assert p.returncode == 0, (source, p.stderr)
     return safetensors(torch)[0], safetensors(back)[0]
+
+
+def norm_first(source):
+    """What burn's names do not say of a layer with norm_first=True."""
+    kind = os.path.basename(source).split("_pre_")[0]
+    return [rf"kind=(^|\.)layers\.\d+$=>{kind}_layer:pre"] if kind in ("encoder", "decoder") else []
 
 
 def differences(a, b):
