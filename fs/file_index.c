@@ -1,6 +1,7 @@
 /* index.json, which is also what --inspect --json prints: one record a tensor. */
 #include "fs/files.h"
 
+#include "adapters/evidence.h"
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "fs/layout_name.h"
@@ -47,6 +48,27 @@ static void write_source(struct ckpt_json_out *w, const struct ckpt_session *s,
     ckpt_jsonw_object_end(w);
 }
 
+/* The modules that hold it and were decided too, the nearest first: their kinds name its key. */
+static void write_within(struct ckpt_json_out *w, const struct ckpt_decision *d) {
+    while (d && !d->kind)
+        d = d->within;
+    if (!d)
+        return;
+    ckpt_jsonw_key(w, "within");
+    ckpt_jsonw_array(w);
+    for (; d; d = d->within) {
+        if (!d->kind)
+            continue;
+        ckpt_jsonw_object(w);
+        ckpt_jsonw_key(w, "path");
+        ckpt_jsonw_text(w, d->facts->path);
+        write_member(w, "kind", d->kind);
+        write_member(w, "decided_by", d->decided_by);
+        ckpt_jsonw_object_end(w);
+    }
+    ckpt_jsonw_array_end(w);
+}
+
 static void write_module(struct ckpt_json_out *w, const struct ckpt_adapted *t) {
     ckpt_jsonw_key(w, "module");
     ckpt_jsonw_object(w);
@@ -57,6 +79,7 @@ static void write_module(struct ckpt_json_out *w, const struct ckpt_adapted *t) 
         ckpt_jsonw_null(w);
     write_member(w, "kind", t->module.kind);
     write_member(w, "decided_by", t->module.decided_by);
+    write_within(w, t->module.within);
     ckpt_jsonw_object_end(w);
 }
 

@@ -91,6 +91,17 @@ def test_state_dict_with_graph():
     check(export(fixture("burn-nn", "norms.safetensors")), EXPECTED["norms:contiguous=off"], "norms with torch's indices")
 
 
+def test_what_holds_a_module():
+    """index.json tells the layers, too, that gave a tensor its name, and who says so."""
+    shown = inspect(fixture("burn-nn", "encoder_pre_relu.safetensors"))
+    by_key = {t["key"]: t["module"] for t in shown["tensors"]}
+    layer = {"path": "layers.0", "kind": "encoder_layer:pre", "decided_by": "graph"}
+    assert by_key["layers.0.norm_2.gamma"] == {"path": "layers.0.norm1", "kind": "norm", "decided_by": "graph", "within": [layer]}
+    attention = {"path": "layers.0.self_attn", "kind": "mha", "decided_by": "graph"}
+    assert by_key["layers.0.mha.query.bias"] == {**attention, "within": [layer]}
+    assert by_key["layers.0.mha.output.bias"]["within"] == [attention, layer], by_key
+
+
 def test_graph_by_option():
     with Alone("decoder_pre_gelu") as source:
         graph = "graph=" + fixture("burn-nn", "decoder_pre_gelu.graph.json")
