@@ -12,6 +12,8 @@
 /* memcpy; -EIO with the sentence in err if the file went away. */
 static inline int ckpt_mapped_copy(void *to, const void *from, size_t n, struct ckpt_err *err) {
     int rc;
+    if (n == 0)
+        return 0; /* an empty file has no mapping */
     CKPT_GUARDED(rc, memcpy(to, from, n));
     return rc ? ckpt_fail(err, rc, "the file shrank while it was read") : 0;
 }
