@@ -84,7 +84,7 @@ bool ckpt_evidence_name(const struct ckpt_facts *f, bool like_conv1d, struct ckp
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (rows[i].weight == weight && matches(name, rows[i].name))
             return decide(d, rows[i].kind, "name");
-    if (weight == VECTOR)
-        return false;
+    if (weight == VECTOR) /* a norm of one number would leave nothing of it */
+        return w->shape[0] == 1 && decide(d, "prelu", "structure");
     return like_conv1d ? decide(d, "conv1d_hf", "name") : decide(d, "linear", "default");
 }

@@ -82,12 +82,6 @@ static bool conv1d_hf(const struct ckpt_facts *f) {
     return rank(leaf(f, CKPT_LEAF_WEIGHT), 2) && bias_as_long_as(f, 1) && !bias_as_long_as(f, 0);
 }
 
-/* One number alone: a norm of one value would leave nothing of it. */
-static bool prelu(const struct ckpt_facts *f) {
-    const struct ckpt_tensor *w = leaf(f, CKPT_LEAF_WEIGHT);
-    return rank(w, 1) && w->shape[0] == 1 && !leaf(f, CKPT_LEAF_BIAS);
-}
-
 /* Weights of burn's layers are floats: integers are packed ones, of somebody's quantisation. */
 static bool integers(const struct ckpt_facts *f) {
     const struct ckpt_tensor *w = leaf(f, CKPT_LEAF_WEIGHT);
@@ -114,7 +108,6 @@ static const struct structure_row {
     {linear, "linear"},
     {conv1d_hf, "conv1d_hf"},
     {norm, "norm"},
-    {prelu, "prelu"},
 };
 
 static bool found(struct ckpt_decision *d, const char *kind) {

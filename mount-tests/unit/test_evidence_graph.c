@@ -189,6 +189,49 @@ static void test_other_model(void **state) {
     ckpt_checkpoint_close(c);
 }
 
+/* Where a Transformer layer has its norms: the fused operation says so. */
+static void check_fused(bool first) {
+    struct ckpt_checkpoint *c = toy_new();
+    struct ckpt_graph *g = NULL;
+    struct ckpt_err err = {0};
+    char json[2048];
+    snprintf(
+        json, sizeof json,
+        "{\"schema_version\": {\"major\": 8}, \"graph_module\": {\"graph\": {\"outputs\": [], "
+        "\"inputs\": [{\"as_tensor\": {\"name\": \"q\"}}, {\"as_tensor\": {\"name\": \"n\"}}], "
+        "\"nodes\": [{\"target\": \"torch.ops.aten._transformer_encoder_layer_fwd.default\", "
+        "\"inputs\": [{\"name\": \"qkv_weight\", \"arg\": {\"as_tensor\": {\"name\": \"q\"}}}, "
+        "{\"name\": \"norm_first\", \"arg\": {\"as_bool\": %s}}, "
+        "{\"name\": \"norm_weight_1\", \"arg\": {\"as_tensor\": {\"name\": \"n\"}}}], "
+        "\"outputs\": [{\"as_tensor\": {\"name\": \"y\"}}], \"metadata\": {}}], "
+        "\"tensor_values\": {}}, \"signature\": {\"output_specs\": [], \"input_specs\": "
+        "[{\"parameter\": {\"parameter_name\": \"0.self_attn.in_proj_weight\"}}, "
+        "{\"parameter\": {\"parameter_name\": \"0.norm1.weight\"}}]}}}",
+        first ? "true" : "false");
+    if (ckpt_graph_parse(json, strlen(json), &g, &err) != 0)
+        fail_msg("%s\n%s", err.text, json);
+    toy_tensor(c, "0.self_attn.in_proj_weight", CKPT_DT_F32, "6,2", 0);
+    toy_tensor(c, "0.linear1.weight", CKPT_DT_F32, "3,2", 0);
+    toy_tensor(c, "0.linear2.weight", CKPT_DT_F32, "2,3", 0);
+    toy_tensor(c, "0.norm1.weight", CKPT_DT_F32, "2", 0);
+    toy_tensor(c, "0.norm2.weight", CKPT_DT_F32, "2", 0);
+    const struct ckpt_adapt_options o = {.graph = g};
+    struct ckpt_model *m;
+    assert_int_equal(ckpt_model_build(c, &o, &m, &err), 0);
+    assert_string_equal(m->tensor[m->ntensors - 2].key.s,
+                        first ? "0.norm_2.gamma" : "0.norm_1.gamma");
+    assert_int_equal(m->nwarnings, 0);
+    ckpt_model_free(m);
+    ckpt_graph_free(g);
+    ckpt_checkpoint_close(c);
+}
+
+static void test_fused_layer(void **state) {
+    (void)state;
+    check_fused(true);
+    check_fused(false);
+}
+
 /* --- torch's own graphs ----------------------------------------------------------------------- */
 
 static void check_all_by_graph(const char *source, const char *sidecar) {
@@ -217,6 +260,14 @@ static void test_exported(void **state) {
     check_all_by_graph(FIXTURES "/verify/gru.pt2", NULL);
     check_all_by_graph(FIXTURES "/verify/mlp.safetensors", FIXTURES "/verify/mlp.pt2");
     check_all_by_graph(FIXTURES "/burn-nn/norms.safetensors", FIXTURES "/burn-nn/norms.graph.json");
+    static const char *const layers[] = {"encoder_pre_gelu", "decoder_post_relu", "mha_kv", "mha",
+                                         "lstm_bi",          "gru_stacked",       "rnn"};
+    for (size_t i = 0; i < sizeof layers / sizeof layers[0]; i++) {
+        char source[512], graph[512];
+        snprintf(source, sizeof source, FIXTURES "/burn-nn/%s.safetensors", layers[i]);
+        snprintf(graph, sizeof graph, FIXTURES "/burn-nn/%s.graph.json", layers[i]);
+        check_all_by_graph(source, graph);
+    }
     check_all_by_graph(FIXTURES "/burn-nn/norms_full.pt", FIXTURES "/burn-nn/norms.graph.json");
 }
 
@@ -224,7 +275,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_operations), cmocka_unit_test(test_tied),
         cmocka_unit_test(test_rank),       cmocka_unit_test(test_other_model),
-        cmocka_unit_test(test_exported),
+        cmocka_unit_test(test_exported),   cmocka_unit_test(test_fused_layer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
