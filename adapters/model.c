@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "adapters/build.h"
+#include "adapters/expect.h"
 
 void ckpt_model_free(struct ckpt_model *m) {
     if (!m)
@@ -141,6 +142,8 @@ int ckpt_model_build(const struct ckpt_checkpoint *c, const struct ckpt_adapt_op
         rc = finish(&b);
     if (rc == 0)
         rc = ckpt_warn_dtypes(&b);
+    if (rc == 0)
+        rc = ckpt_check_expected(&b);
     if (rc == 0)
         *out = CKPT_STEAL(m);
     return rc;

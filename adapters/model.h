@@ -43,7 +43,8 @@ struct ckpt_adapt_options {
     const char *rules; /* path of a rule file or NULL */
     const struct ckpt_graph
         *graph;  /* evidence of what the modules are; NULL: the checkpoint's own */
-    bool strict; /* warnings are errors */
+    const char *expect; /* path of a burn model's list of parameters, or NULL */
+    bool strict;        /* warnings are errors */
 };
 
 /* One operation on a tensor's shape as a rule asked for it, never simplified. The walk says the
@@ -139,6 +140,7 @@ struct ckpt_model {
     struct ckpt_text *list; /* the lists that were renumbered: "net: 0, 2 are now 0 to 1" */
     size_t nlists;
     size_t nrenamed, nrenumbered, ntransposed, ncast;
+    const struct ckpt_expect *expect; /* what burn would say (adapters/expect.h); NULL: not asked */
     struct ckpt_arena arena;
 };
 

@@ -261,6 +261,7 @@ static const struct row rows[] = {
     {"include", VALUE, set_list, AT(include), NULL},
     {"exclude", VALUE, set_list, AT(exclude), NULL},
     {"rules", VALUE, set_file, AT(adapt.rules), NULL},
+    {"expect", VALUE, set_file, AT(adapt.expect), NULL},
     {"strict", NO_VALUE, set_flag, AT(adapt.strict), NULL},
     {"keep_going", NO_VALUE, set_flag, AT(open.keep_going), NULL},
     {"graph", VALUE, set_file, AT(verify.graph), NULL},
@@ -274,7 +275,6 @@ static const struct row rows[] = {
     {"nomt", NO_VALUE, set_flag, AT(single_thread), NULL},
     {"direct_io", NO_VALUE, set_flag, AT(direct_io), NULL},
     {"list", VALUE, set_bool_choice, AT(list_all), listings},
-    {"expect", VALUE, set_missing, 0, NULL},
     {"lora", VALUE, set_missing, 0, NULL},
     {"passthrough", NO_VALUE, set_missing, 0, NULL},
     /* as other FUSE filesystems: */

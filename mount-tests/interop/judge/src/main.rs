@@ -1,5 +1,7 @@
 //! Judge: what the real burn 0.22.1 (Flex backend) makes of a checkpoint. README.md says which fixture each command runs on.
 //!
+//! FILE `-` loads nothing and prints the model's parameters, as contrib/burn-parameters does.
+//!
 //! A whole small model (mlp.rs)
 //!   judge load   FILE                 Mlp, no adapter           -> {"ok":..,"logits":[[..]]}
 //!   judge loada  FILE.safetensors     Mlp, PyTorchToBurnAdapter
@@ -30,11 +32,13 @@
 //!                                     a dtype adds FloatCastAdapter (chained after it, as burn would)
 //!   judge raw    FILE NAME [linear] [dtype]   that tensor's bytes on stdout
 //!   judge bpkload FILE.bpk            burnpack as its own reader sees it: metadata, scalars, tensors with sha256
+//!   judge bpksample OUT.bpk           a burnpack of every dtype and scalar
 //!   judge bench  FILE                 time to draw every tensor's bytes
 //!   judge benchlin FILE               same, with every 2-D *.weight transposed by the adapter
 mod bytes;
 mod layers;
 mod mlp;
+mod parameters;
 mod store;
 
 use burn::nn::gru::{BiGru, Gru};
@@ -70,6 +74,7 @@ fn main() {
         (Some("dump"), [f, w @ ..]) => bytes::dump(f, w),
         (Some("raw"), [f, n, w @ ..]) => bytes::raw(f, n, w),
         (Some("bpkload"), [f]) => bytes::bpkload(f),
+        (Some("bpksample"), [o]) => bytes::bpksample(o),
         (Some("bench"), [f]) => bytes::bench(f, false, 3),
         (Some("benchlin"), [f]) => bytes::bench(f, true, 3),
         _ => {

@@ -1,0 +1,1 @@
+../../../../contrib/burn-parameters/parameters.rs
