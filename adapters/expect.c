@@ -161,20 +161,19 @@ static int warn_of(struct ckpt_build *b, const struct ckpt_expect *e,
                            ? ckpt_arena_printf(&b->model->arena, "; did you mean '%.*s'?",
                                                CKPT_TEXT_ARGS(b->model->tensor[r->tensor].key))
                            : "";
-    return near ? ckpt_build_warn(b, "expect=%s: %zu of its %zu parameters %s: '%.*s'%s%s%s",
-                                  e->file, n, e->nrecords, what, CKPT_TEXT_ARGS(r->parameter->name),
+    return near ? ckpt_build_warn(b, "expect=%s: %s: %zu of %zu parameters, '%.*s'%s%s%s", e->file,
+                                  what, n, e->nrecords, CKPT_TEXT_ARGS(r->parameter->name),
                                   n > 1 ? "..." : "", near, r->is_transposed ? advice : "")
                 : fail_memory(b);
 }
 
 static int warn(struct ckpt_build *b, const struct ckpt_expect *e) {
-    int rc = warn_of(b, e, CKPT_EXPECT_MISSING, "are not in the adapted model", "");
+    int rc = warn_of(b, e, CKPT_EXPECT_MISSING, "not in the adapted model", "");
     if (rc == 0)
-        rc = warn_of(b, e, CKPT_EXPECT_SHAPE, "have another shape",
-                     ", which is the other way round: -o kind= says what a module is");
+        rc = warn_of(b, e, CKPT_EXPECT_SHAPE, "another shape",
+                     ", whose tensor is turned around: -o kind= says what a module is");
     return rc ? rc
-              : warn_of(b, e, CKPT_EXPECT_DTYPE, "are of another kind (floats, integers, booleans)",
-                        "");
+              : warn_of(b, e, CKPT_EXPECT_DTYPE, "another kind (floats, integers, booleans)", "");
 }
 
 /* The list's array goes where the records that point into it are. */

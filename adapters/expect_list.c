@@ -176,12 +176,18 @@ static int read_array(struct parser *p) {
     return t < 0 ? t : 0;
 }
 
+static bool is_json(const char *text, size_t n) {
+    const size_t blanks = strspn(text, " \t\r\n");
+    return blanks < n && (text[blanks] == '{' || text[blanks] == '[');
+}
+
 static int read_list(struct parser *p) {
     const int t = ckpt_json_next(&p->json);
-    const int rc = t < 0                   ? t
-                   : t == CKPT_JSON_OBJECT ? read_object(p)
-                   : t == CKPT_JSON_ARRAY  ? read_array(p)
-                                           : fail_token(p, "the list", t, "an object or an array");
+    if (t < 0)
+        return t;
+    const int rc = t == CKPT_JSON_OBJECT  ? read_object(p)
+                   : t == CKPT_JSON_ARRAY ? read_array(p)
+                                          : fail_token(p, "the list", t, "an object or an array");
     return rc ? rc : ckpt_json_next(&p->json); /* EOF is 0 */
 }
 
@@ -246,7 +252,14 @@ static int read_json_file(struct ckpt_parameters *list, struct ckpt_arena *a,
     if (!text)
         return fail_memory(err);
     const int rc = ckpt_file_read(f, 0, text, (size_t)f->size, err);
-    return rc ? rc : ckpt_parameters_parse(list, a, text, (size_t)f->size, err);
+    if (rc)
+        return rc;
+    text[f->size] = '\0';
+    if (!is_json(text, (size_t)f->size))
+        return ckpt_fail(err, -EINVAL,
+                         "expected a list of parameters as JSON, or a safetensors file or burnpack "
+                         "that burn saved");
+    return ckpt_parameters_parse(list, a, text, (size_t)f->size, err);
 }
 
 static bool is_tensor_file(const struct ckpt_file *f) {

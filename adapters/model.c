@@ -23,15 +23,21 @@ static void auto_model(struct ckpt_model **m) {
 #define ckpt_auto_model auto_model
 #define ckpt_auto_build ckpt_close_rules
 
-/* Whether the file says that its tensors have burn's names and layout already. */
+static const struct ckpt_text *find_metadata(const struct ckpt_checkpoint *c, const char *key) {
+    for (size_t i = 0; i < c->nmetadata; i++)
+        if (ckpt_text_is(c->metadata[i].key, key))
+            return &c->metadata[i].value;
+    return NULL;
+}
+
+/* Whether the file says that its tensors have burn's names and layout already. What we wrote about
+ * the layout counts before who saved it: layout=torch passes on what the source said of itself. */
 static bool says_burn(const struct ckpt_checkpoint *c) {
-    for (size_t i = 0; i < c->nmetadata; i++) {
-        const struct ckpt_pair *p = &c->metadata[i];
-        if ((ckpt_text_is(p->key, "mount.ckpt.layout") || ckpt_text_is(p->key, "producer")) &&
-            ckpt_text_is(p->value, "burn"))
-            return true;
-    }
-    return false;
+    const struct ckpt_text *layout = find_metadata(c, "mount.ckpt.layout");
+    const struct ckpt_text *producer = find_metadata(c, "producer");
+    if (layout && (ckpt_text_is(*layout, "burn") || ckpt_text_is(*layout, "torch")))
+        return ckpt_text_is(*layout, "burn");
+    return (producer && ckpt_text_is(*producer, "burn")) || strcmp(c->format, "burnpack") == 0;
 }
 
 int ckpt_dialect_check(const char *name, struct ckpt_err *err) {

@@ -4,6 +4,7 @@
 #include "adapters/evidence.h"
 #include "base/cleanup.h"
 #include "base/json.h"
+#include "fs/file_expect.h"
 #include "fs/layout_name.h"
 
 static void write_path(struct ckpt_json_out *w, const char *key, struct ckpt_path path) {
@@ -212,6 +213,7 @@ static void write_index(struct ckpt_json_out *w, const struct ckpt_session *s) {
     write_notes(w, "unsupported", "reason", c->unsupported, c->nunsupported);
     write_notes(w, "opaque", "type", c->opaque, c->nopaque);
     write_globals(w, &c->globals);
+    ckpt_expect_write_index(w, s->model);
     write_warnings(w, s);
     ckpt_jsonw_object_end(w);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "fs/file_expect.h"
 #include "fs/layout_name.h"
 #include "fs/show.h"
 
@@ -184,6 +185,7 @@ int ckpt_files_write_summary(const void *session, struct ckpt_str *out, struct c
     const struct ckpt_checkpoint *c = s->checkpoint;
     const struct ckpt_model *m = s->model;
     put_head(out, s);
+    ckpt_expect_write_summary(out, m);
     put_texts(out, "Warnings about the file", c->warnings, c->nwarnings);
     put_texts(out, "Warnings", m->warnings, m->nwarnings);
     put_texts(out, "Other parts that could be the model", m->candidates, m->ncandidates);
