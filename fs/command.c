@@ -46,6 +46,7 @@ const char ckpt_command_help[] =
     "  modules=nn|store           which modules are adapted (nn)\n"
     "  include=REGEX, exclude=REGEX   choose tensors\n"
     "  rules=FILE                 an adapter of your own\n"
+    "  expect=FILE                a burn model's parameters to check against\n"
     "  chain=A:B:C, reference=FILE, graph=FILE, atol=, rtol=, verify_memory=SIZE\n"
     "                             for verify.json\n"
     "  strict, keep_going         warnings are errors; bad tensors are left out\n"
