@@ -42,7 +42,7 @@ struct ckpt_adapt_options {
     size_t nexclude;
     const char *rules; /* path of a rule file or NULL */
     const struct ckpt_graph
-        *graph;  /* evidence of what the modules are; NULL: the checkpoint's own */
+        *graph;         /* evidence of what the modules are; NULL: the checkpoint's own */
     const char *expect; /* path of a burn model's list of parameters, or NULL */
     bool strict;        /* warnings are errors */
 };

@@ -111,7 +111,7 @@ static void test_refusals(void **state) {
     refuse("map=abc", "shell", "quotes");
     refuse("map_file=/no/such/file", "/no/such/file", "map_file");
     refuse("reference=/no/such/file", "/no/such/file", "reference");
-    refuse("expect=x", "expect", "not available");
+    refuse("expect=x", "expect", "cannot read");
     refuse("passthrough", "passthrough", "not available");
     refuse("kind=.=>lienar", "lienar", "linear");
     refuse("kind=^fc1$=>lienar", "^fc1$=>lienar", "linear");
