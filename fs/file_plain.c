@@ -2,7 +2,8 @@
  * Where SOURCE is a directory, its other plain files and folders, as they are (config.json,
  * tokenizer files, assets/), so that the mount is a whole model directory. Symbolic links are
  * followed, since hub caches are made of them; depth and count are bounded, so a loop of links
- * ends.
+ * ends. With allow_other, links that leave the directory are not: a downloaded one may hold a link
+ * to what only the mounting user may read.
  */
 #include "fs/files.h"
 
@@ -20,6 +21,7 @@
 
 struct scan {
     struct ckpt_session *s;
+    char *root; /* what links may lead to, with its last slash; NULL: anything */
     unsigned entries;
     struct {
         dev_t dev;
@@ -92,6 +94,32 @@ static int left_out(struct scan *scan, const char *path, const char *why, struct
     return ckpt_session_note(scan->s, err, "%s is left out: %s", below + (*below == '/'), why);
 }
 
+/* The directory itself; of a snapshot in a hub's cache, whose files are links to ../../blobs/HASH,
+ * the folder that has both. */
+static char *find_root(const char *directory) {
+    char *real = realpath(directory, NULL);
+    if (!real)
+        return NULL;
+    char *const revision = strrchr(real, '/');
+    *revision = '\0';
+    char *const folder = strrchr(real, '/');
+    if (folder && strcmp(folder, "/snapshots") == 0)
+        *folder = '\0';
+    else
+        *revision = '/';
+    char *const root = realloc(real, strlen(real) + 2);
+    if (!root) {
+        free(real);
+        return NULL;
+    }
+    return strcat(root, "/");
+}
+
+static bool leads_out(const struct scan *scan, const char *path) {
+    CKPT_AUTO(free) char *real = scan->root ? realpath(path, NULL) : NULL;
+    return scan->root && (!real || strncmp(real, scan->root, strlen(scan->root)) != 0);
+}
+
 static int add_file(struct scan *scan, const char *path, const struct stat *st, uint32_t folder,
                     struct ckpt_text name, struct ckpt_err *err) {
     struct ckpt_session *s = scan->s;
@@ -114,6 +142,11 @@ static int add_entry(struct scan *scan, const char *path, uint32_t folder, const
     if (ckpt_tree_lookup(&s->tree, folder, name) != CKPT_TREE_NONE ||
         (folder == CKPT_TREE_ROOT && ckpt_session_name_is_ours(name)))
         return left_out(scan, path, "the mount has something else of that name", err);
+    if (leads_out(scan, path))
+        return left_out(scan, path,
+                        "the link leads out of the directory, and allow_other would show to "
+                        "everybody what is there",
+                        err);
     if (S_ISREG(st.st_mode))
         return add_file(scan, path, &st, folder, name, err);
     if (is_inside(scan, depth, &st))
@@ -159,6 +192,10 @@ int ckpt_files_add_plain(struct ckpt_session *s, struct ckpt_err *err) {
     struct stat st;
     if (stat(s->checkpoint->directory, &st) != 0)
         return ckpt_fail(err, -errno, "the directory: %s", strerror(errno));
+    CKPT_AUTO(free) char *root = NULL;
+    if (s->options->allow_other && !(root = find_root(s->checkpoint->directory)))
+        return ckpt_fail_memory(err, "building the tree");
+    scan.root = root;
     enter(&scan, 0, &st);
     return scan_folder(&scan, s->checkpoint->directory, CKPT_TREE_ROOT, 0, err);
 }

@@ -31,6 +31,32 @@ def test_plain_files():
             assert all(f"{n} is left out" in summary for n in ("fc1", "index.json", "loop", "broken")), summary
 
 
+def make_cache(d):
+    """A hub's cache: models--x/snapshots/REVISION/NAME is a link to ../../blobs/HASH; and a link to a file beside the model."""
+    model = os.path.join(d, "models--x", "snapshots", "1")
+    os.makedirs(model), os.makedirs(os.path.join(d, "models--x", "blobs"))
+    shutil.copy(fixture("a1", "a1.safetensors"), os.path.join(d, "models--x", "blobs", "1a"))
+    for name, text in {"models--x/blobs/2b": "{}", "secret": "secret", "models--xy": "secret"}.items():
+        with open(os.path.join(d, name), "w") as f:
+            f.write(text)
+    for name, target in {"model.safetensors": "../../blobs/1a", "config.json": "../../blobs/2b", "out.txt": "../../../secret", "near.txt": "../../../models--xy", "all": "/"}.items():
+        os.symlink(target, os.path.join(model, name))
+    return model
+
+
+def test_links_and_allow_other():
+    """Others may not read through our eyes what a downloaded link leads to."""
+    if os.geteuid():
+        return print("     allow_other may be forbidden here")
+    with tempfile.TemporaryDirectory() as d:
+        with Mount(make_cache(d), "allow_other") as m:
+            assert read(m, "config.json") == b"{}" and len(read(m, "fc1", "weight")) == 128
+            assert not {"out.txt", "near.txt", "all"} & set(os.listdir(m)), os.listdir(m)
+            assert read(m, "summary.txt").decode().count("leads out of the directory") == 3
+        with Mount(make(d), "allow_other") as m:
+            assert read(m, "config.json") == b"{}" and not os.path.exists(os.path.join(m, "vocab.txt"))
+
+
 def test_changed_file_is_stale():
     with tempfile.TemporaryDirectory() as d:
         with Mount(make(d)) as m:
