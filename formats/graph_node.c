@@ -98,7 +98,8 @@ static int metadata_member(void *user, struct ckpt_text key) {
 
 static int push_arg(struct ckpt_graph_reader *r, const struct ckpt_graph_arg *arg) {
     if (r->nargs == CKPT_LIMIT_GRAPH_ARGS)
-        return ckpt_fail(r->err, -E2BIG, "a node with more than %u arguments before byte %zu",
+        return ckpt_fail(r->err, -E2BIG,
+                         "a node with more than %u arguments before byte %zu (limit of arguments)",
                          CKPT_LIMIT_GRAPH_ARGS, r->json.at);
     if (!ckpt_array_grow(&r->arg, r->nargs, &r->args_cap, sizeof *r->arg))
         return ckpt_graph_fail_memory(r);
@@ -218,7 +219,8 @@ int ckpt_graph_take_node(struct ckpt_graph_reader *r, int token) {
                                             : "outputs",
                          r->json.at);
     if (g->nnodes == CKPT_LIMIT_GRAPH_NODES)
-        return ckpt_fail(r->err, -E2BIG, "more than %u nodes", CKPT_LIMIT_GRAPH_NODES);
+        return ckpt_fail(r->err, -E2BIG, "more than %u nodes (limit of nodes)",
+                         CKPT_LIMIT_GRAPH_NODES);
     if (!ckpt_array_grow(&g->node, g->nnodes, &r->nodes_cap, sizeof *g->node))
         return ckpt_graph_fail_memory(r);
     g->node[g->nnodes++] = open.node;

@@ -249,38 +249,6 @@ static void test_accepted(void **state) {
     }
 }
 
-static void test_limit_of_arguments(void **state) {
-    (void)state;
-    for (unsigned n = CKPT_LIMIT_GRAPH_ARGS; n <= CKPT_LIMIT_GRAPH_ARGS + 1; n++) {
-        CKPT_AUTO(str) struct ckpt_str json = {0};
-        CKPT_AUTO(graph) struct ckpt_graph *g = NULL;
-        struct ckpt_err err = {0};
-        const char *whole = ONE("{\"target\": \"f\", \"inputs\": [@], \"outputs\": [" Y "]}");
-        const char *at = strchr(whole, '@');
-        ckpt_str_add(&json, whole, (size_t)(at - whole));
-        for (unsigned i = 0; i < n; i++)
-            ckpt_str_printf(&json, "%s{\"name\": \"a%u\", \"arg\": " X "}", i ? ", " : "", i);
-        ckpt_str_puts(&json, at + 1);
-        const int rc = parse(json.s, &g, &err);
-        assert_int_equal(rc, n > CKPT_LIMIT_GRAPH_ARGS ? -E2BIG : 0);
-    }
-}
-
-static void test_limit_of_items(void **state) {
-    (void)state;
-    for (unsigned n = CKPT_LIMIT_GRAPH_ITEMS; n <= CKPT_LIMIT_GRAPH_ITEMS + 1; n++) {
-        CKPT_AUTO(str) struct ckpt_str json = {0};
-        CKPT_AUTO(graph) struct ckpt_graph *g = NULL;
-        const char *whole = CALL("{\"as_ints\": [@]}");
-        const char *at = strchr(whole, '@');
-        ckpt_str_add(&json, whole, (size_t)(at - whole));
-        for (unsigned i = 0; i < n; i++)
-            ckpt_str_puts(&json, i ? ",1" : "1");
-        ckpt_str_puts(&json, at + 1);
-        assert_int_equal(parse(json.s, &g, NULL), n > CKPT_LIMIT_GRAPH_ITEMS ? -E2BIG : 0);
-    }
-}
-
 static void test_no_graph(void **state) {
     struct ckpt_graph *g;
     struct ckpt_err err = {0};
@@ -294,15 +262,10 @@ static void test_no_graph(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mlp),
-        cmocka_unit_test(test_arguments),
-        cmocka_unit_test(test_symbols),
-        cmocka_unit_test(test_all),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_accepted),
+        cmocka_unit_test(test_mlp),      cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_symbols),  cmocka_unit_test(test_all),
+        cmocka_unit_test(test_refused),  cmocka_unit_test(test_accepted),
         cmocka_unit_test(test_no_graph),
-        cmocka_unit_test(test_limit_of_items),
-        cmocka_unit_test(test_limit_of_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,8 @@
 /*
  * Every limit of formats/limits.h at its edge: what lies just at it is accepted, one more is
- * refused in a sentence that names the limit. Inputs are made here. (JSON depth, pickle depth,
- * pickled objects and the size of a value's JSON have theirs in the tests of those parts.)
+ * refused in a sentence that names the limit. Inputs are made here. (Those of graphs and JSON's
+ * depth are in test_limits_graph.c; pickle depth, pickled objects and the size of a value's JSON in
+ * the tests of those parts.)
  */
 #include "toy.h"
 
@@ -232,6 +233,34 @@ static void test_inflated_bytes(void **state) {
     ckpt_arena_fini(&a);
 }
 
+/* A TorchScript archive whose code is one class and a comment. */
+static void check_code(size_t n, const char *expected) {
+    static const char head[] = "class M(Module):\n  __parameters__ = []\n  __buffers__ = []\n#";
+    const char *const name[] = {"a/data.pkl", "a/constants.pkl", "a/code/__torch__.py"};
+    CKPT_AUTO(str) struct ckpt_str out = {0};
+    CKPT_AUTO(str) struct ckpt_str directory = {0};
+    CKPT_AUTO(free) char *code = malloc(n);
+    assert_non_null(code);
+    memset(code, 'x', n);
+    memcpy(code, head, sizeof head - 1);
+    const struct ckpt_text data[] = {CKPT_TEXT("\x80\x02"
+                                               "c__torch__\nM\n)\x81}U\1tNsb."),
+                                     CKPT_TEXT("\x80\x02)."),
+                                     {code, n}};
+    for (size_t i = 0; i < 3; i++) {
+        put_central(&directory, name[i], data[i].n, out.n);
+        put_local(&out, name[i], data[i]);
+    }
+    put_end(&out, &directory, 3);
+    check_file(&out, expected);
+}
+
+static void test_code_bytes(void **state) {
+    (void)state;
+    check_code(CKPT_LIMIT_CODE_BYTES, NULL);
+    check_code(CKPT_LIMIT_CODE_BYTES + 1, "limit of code bytes");
+}
+
 /* --- pickles ---------------------------------------------------------------------------------- */
 
 static void repeat(struct ckpt_str *s, const char *unit, size_t n) {
@@ -444,12 +473,12 @@ int main(void) {
         cmocka_unit_test(test_header_bytes),   cmocka_unit_test(test_tensors),
         cmocka_unit_test(test_keys),           cmocka_unit_test(test_index),
         cmocka_unit_test(test_zip_entries),    cmocka_unit_test(test_two_ends),
-        cmocka_unit_test(test_inflated_bytes), cmocka_unit_test(test_pickle_bytes),
-        cmocka_unit_test(test_pickle_name),    cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_path_memory),    cmocka_unit_test(test_walk),
-        cmocka_unit_test(test_modules),        cmocka_unit_test(test_tensor_bytes),
-        cmocka_unit_test(test_folders),        cmocka_unit_test(test_ties),
-        cmocka_unit_test(test_nan_keys),
+        cmocka_unit_test(test_inflated_bytes), cmocka_unit_test(test_code_bytes),
+        cmocka_unit_test(test_pickle_bytes),   cmocka_unit_test(test_pickle_name),
+        cmocka_unit_test(test_memory),         cmocka_unit_test(test_path_memory),
+        cmocka_unit_test(test_walk),           cmocka_unit_test(test_modules),
+        cmocka_unit_test(test_tensor_bytes),   cmocka_unit_test(test_folders),
+        cmocka_unit_test(test_ties),           cmocka_unit_test(test_nan_keys),
     };
     return cmocka_run_group_tests(tests, install_guard, NULL);
 }
