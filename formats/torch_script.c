@@ -218,15 +218,23 @@ static int put_part(struct script *s, const struct state *state, const char *nam
     return 0;
 }
 
-static int new_state(struct script *s, size_t n, struct state *state) {
+/* Of an object with n attributes. */
+static int new_state(struct script *s, const struct torch_script_class *cls, size_t n,
+                     struct state *state) {
     struct ckpt_arena *a = &s->r->c->arena;
-    *state = (struct state){new_dict(a, n), new_dict(a, n), new_dict(a, n), new_dict(a, n + 3)};
+    const size_t constants = cls ? cls->nconstants : 0;
+    *state = (struct state){new_dict(a, n), new_dict(a, n), new_dict(a, n),
+                            new_dict(a, n + 3 + constants / 2)};
     if (!state->parameters || !state->buffers || !state->modules || !state->all)
         return fail_memory(s);
     int rc = put_part(s, state, "_parameters", state->parameters);
     if (rc == 0)
         rc = put_part(s, state, "_buffers", state->buffers);
-    return rc ? rc : put_part(s, state, "_modules", state->modules);
+    if (rc == 0)
+        rc = put_part(s, state, "_modules", state->modules);
+    for (size_t i = 0; rc == 0 && i < constants; i += 2)
+        put(state->all, cls->constant[i], cls->constant[i + 1]);
+    return rc;
 }
 
 /* The dict in which a tensor attribute belongs; NULL: none. */
@@ -276,7 +284,7 @@ static int translate(struct script *s, struct ckpt_value *v, unsigned depth) {
     const struct ckpt_value *attributes = v->attributes;
     v->kind = CKPT_VALUE_MODULE;
     v->text = plain_class(&s->r->c->arena, v->text);
-    rc = v->text.s ? new_state(s, attributes->seq.n / 2, &state) : fail_memory(s);
+    rc = v->text.s ? new_state(s, cls, attributes->seq.n / 2, &state) : fail_memory(s);
     for (size_t i = 0; rc == 0 && i + 1 < attributes->seq.n; i += 2)
         rc = sort_attribute(s, cls, &state, attributes->seq.item[i], attributes->seq.item[i + 1],
                             depth);

@@ -8,6 +8,7 @@
  *     class Linear(Module):
  *       __parameters__ = ["weight", "bias", ]
  *       __buffers__ = []
+ *       in_features : Final[int] = 2
  */
 #include "formats/torch.h"
 #include "formats/zip.h"
@@ -18,9 +19,11 @@ enum torch_script_role {
 };
 
 struct torch_script_class {
-    struct ckpt_text name;   /* "Linear" */
-    bool is_module;          /* derives from Module */
-    struct ckpt_strmap role; /* attribute -> enum torch_script_role */
+    struct ckpt_text name;            /* "Linear" */
+    bool is_module;                   /* derives from Module */
+    struct ckpt_strmap role;          /* attribute -> enum torch_script_role */
+    struct ckpt_value **constant;     /* what every object has: name, value, name, value... */
+    size_t nconstants, constants_cap; /* names and values */
 };
 
 /* The classes of one file. Their texts are in the arena, or point into the code. */
@@ -34,6 +37,11 @@ struct torch_script_code {
 int torch_script_parse(struct torch_script_code *code, struct ckpt_arena *a, struct ckpt_text text,
                        struct ckpt_err *err) CKPT_CHECKED;
 void torch_script_code_fini(struct torch_script_code *code);
+
+/* torch_script_constant.c: the value of a literal: numbers, truth values, None, strings without
+ * escapes, tuples and lists of them. NULL in *out: it is none of these. */
+int torch_script_constant(struct ckpt_arena *a, struct ckpt_text literal, struct ckpt_value **out,
+                          struct ckpt_err *err) CKPT_CHECKED;
 
 /* Turns each object below `root` whose class is a Module into a CKPT_VALUE_MODULE with the state
  * that torch.nn.Module has, for torch_module_read. `folder` is the archive's. */

@@ -11,9 +11,12 @@
  *     class NAME(BASE):
  *       __parameters__ = ["a", "b", ]
  *       __buffers__ = ["c", ]
+ *       NAME : Final[TYPE] = LITERAL
  *
  * torch writes each of them as one line, so nothing needs to be parsed but lines.
  */
+
+#define CONSTANTS_MAX 64 /* of a class: torch.nn has none with 20 */
 
 struct scanner {
     struct ckpt_text text;
@@ -96,6 +99,40 @@ static int add_names(struct scanner *s, struct ckpt_text list, enum torch_script
     return ckpt_text_is(list, "]") ? 0 : fail_list(s);
 }
 
+/* "eps : Final[float] = 1.0000000000000001e-05", where a class's attributes stand. What isn't
+ * understood is left out: nothing but evidence is lost. Names that begin with "_" are torch's own.
+ */
+static int add_constant(struct scanner *s, struct ckpt_text line) {
+    static const char final[] = " : Final[", equals[] = "] = ";
+    struct torch_script_code *c = s->code;
+    const char *const colon = memmem(line.s, line.n, final, sizeof final - 1);
+    const char *const end =
+        colon ? memmem(colon, (size_t)(line.s + line.n - colon), equals, sizeof equals - 1) : NULL;
+    if (!end || c->n == 0 || line.s[0] == '_' || line.s[0] == ' ')
+        return 0;
+    struct torch_script_class *const cls = &c->classes[c->n - 1];
+    if (cls->nconstants == 2 * CONSTANTS_MAX)
+        return 0;
+    const char *const from = end + sizeof equals - 1;
+    struct ckpt_value *const name = ckpt_arena_alloc(s->arena, sizeof *name);
+    struct ckpt_value *value = NULL;
+    const int rc = torch_script_constant(
+        s->arena, (struct ckpt_text){from, (size_t)(line.s + line.n - from)}, &value, s->err);
+    if (rc || !value)
+        return rc;
+    if (!name ||
+        !ckpt_array_grow(&cls->constant, cls->nconstants, &cls->constants_cap,
+                         sizeof *cls->constant) ||
+        !ckpt_array_grow(&cls->constant, cls->nconstants + 1, &cls->constants_cap,
+                         sizeof *cls->constant))
+        return fail_memory(s->err);
+    name->kind = CKPT_VALUE_STR;
+    name->text = (struct ckpt_text){line.s, (size_t)(colon - line.s)};
+    cls->constant[cls->nconstants++] = name;
+    cls->constant[cls->nconstants++] = value;
+    return 0;
+}
+
 static int read_line(struct scanner *s, struct ckpt_text line) {
     struct ckpt_text rest = after(line, "class ");
     if (rest.s)
@@ -104,7 +141,10 @@ static int read_line(struct scanner *s, struct ckpt_text line) {
     if (rest.s)
         return add_names(s, rest, TORCH_SCRIPT_PARAMETER);
     rest = after(line, "  __buffers__ = [");
-    return rest.s ? add_names(s, rest, TORCH_SCRIPT_BUFFER) : 0;
+    if (rest.s)
+        return add_names(s, rest, TORCH_SCRIPT_BUFFER);
+    rest = after(line, "  ");
+    return rest.n ? add_constant(s, rest) : 0;
 }
 
 int torch_script_parse(struct torch_script_code *code, struct ckpt_arena *a, struct ckpt_text text,
@@ -123,8 +163,10 @@ int torch_script_parse(struct torch_script_code *code, struct ckpt_arena *a, str
 }
 
 void torch_script_code_fini(struct torch_script_code *code) {
-    for (size_t i = 0; i < code->n; i++)
+    for (size_t i = 0; i < code->n; i++) {
         ckpt_strmap_fini(&code->classes[i].role);
+        free(code->classes[i].constant);
+    }
     free(code->classes);
     *code = (struct torch_script_code){0};
 }

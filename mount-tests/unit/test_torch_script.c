@@ -52,6 +52,69 @@ static void test_classes(void **state) {
     ckpt_arena_fini(&a);
 }
 
+/* What follows "x : Final[T] = ", as JSON; NULL: it is left out. */
+static const struct {
+    const char *literal, *json;
+} constants[] = {
+    {"2", "2"},
+    {"-7", "-7"},
+    {"1.0000000000000001e-05", "1e-05"},
+    {"True", "true"},
+    {"False", "false"},
+    {"None", "null"},
+    {"\"zeros\"", "\"zeros\""},
+    {"(2, 2)", "[2,2]"},
+    {"(16,)", "[16]"},
+    {"()", "[]"},
+    {"[(1, 2), (3, 4)]", "[[1,2],[3,4]]"},
+    {"9223372036854775807", "9223372036854775807"},
+    {"9223372036854775808", NULL},
+    {"1x", NULL},
+    {"1 ", NULL},
+    {"", NULL},
+    {"--1", NULL},
+    {"1e", NULL},
+    {"Truer", NULL},
+    {"\"a", NULL},
+    {"\"a\\\"\"", NULL},
+    {"(1, 2", NULL},
+    {"(1 2)", NULL},
+    {"((((((1,),),),),),)", NULL},
+    {"torch.float32", NULL},
+};
+
+static void test_constants(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++) {
+        struct ckpt_value *v = NULL;
+        struct ckpt_arena a = {0};
+        struct ckpt_str json = {0};
+        struct ckpt_json_out w = {.out = &json};
+        assert_int_equal(torch_script_constant(&a, ckpt_text_of(constants[i].literal), &v, NULL),
+                         0);
+        if (v)
+            ckpt_value_json(&w, v);
+        if (!v != !constants[i].json || (v && strcmp(json.s, constants[i].json) != 0))
+            fail_msg("%s is %s", constants[i].literal, v ? json.s : "left out");
+        ckpt_str_fini(&json);
+        ckpt_arena_fini(&a);
+    }
+}
+
+/* They are a module's attributes. */
+static void test_constants_of_a_module(void **state) {
+    struct ckpt_checkpoint *c = NULL;
+    (void)state;
+    assert_int_equal(ckpt_checkpoint_open(FIXTURES "/pt/ts_scripted.pt", NULL, &c, NULL), 0);
+    assert_int_equal(c->nmodules, 2);
+    const struct ckpt_value *v = ckpt_value_get(c->modules[1].attributes, "in_features");
+    assert_non_null(v);
+    assert_int_equal(v->kind, CKPT_VALUE_INT);
+    assert_int_equal(v->i, 2);
+    assert_null(ckpt_value_get(c->modules[0].attributes, "in_features"));
+    ckpt_checkpoint_close(c);
+}
+
 static void test_damaged_lists(void **state) {
     static const char *const cases[] = {
         "  __buffers__ = []",
@@ -91,8 +154,8 @@ static void test_archive(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_classes),
-        cmocka_unit_test(test_damaged_lists),
+        cmocka_unit_test(test_classes),   cmocka_unit_test(test_damaged_lists),
+        cmocka_unit_test(test_constants), cmocka_unit_test(test_constants_of_a_module),
         cmocka_unit_test(test_archive),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
