@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "adapters/evidence.h"
 #include "base/cleanup.h"
 #include "fs/file_expect.h"
 #include "fs/layout_name.h"
@@ -142,8 +143,16 @@ static bool is_renamed(const struct ckpt_adapted *t) {
 }
 
 static void write_old_name(struct ckpt_str *out, const struct ckpt_adapted *t) {
+    const struct ckpt_decision *d = t->module.within;
     ckpt_str_puts(out, " was ");
     ckpt_show_text(out, t->torch_key);
+    while (d && !ckpt_is_layer(d->kind)) /* it numbers the norms */
+        d = d->within;
+    if (!d)
+        return;
+    ckpt_str_puts(out, " (");
+    ckpt_show_text(out, d->facts->path);
+    ckpt_str_printf(out, ": %s by its %s)", d->kind, d->decided_by);
 }
 
 static bool is_square(const struct ckpt_adapted *t) {
