@@ -29,6 +29,7 @@ struct ckpt_item {
     struct ckpt_decision decision;
     const struct ckpt_shaped *made; /* what the dialect's rules made; NULL: it is the tensor */
     bool in_model, renamed, renumbered;
+    bool mapped; /* renamed by map= */
 };
 
 struct ckpt_rules;

@@ -146,6 +146,7 @@ static int adapt(struct ckpt_build *b, const struct ckpt_shaped *shaped, struct 
         .turns = shaped->turns,
         .map = element_map(b, shaped),
         .in_model = item->in_model,
+        .mapped = item->mapped,
         .torch_key = item->torch_key,
     };
     t->dtype = t->map.to;

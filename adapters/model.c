@@ -114,6 +114,7 @@ static int begin(struct ckpt_build *b, const struct ckpt_checkpoint *c,
         .checkpoint = c, .options = o, .model = *m, .nitems = c->ntensors, .err = err};
     (*m)->checkpoint = c;
     (*m)->layout = o->layout;
+    (*m)->modules_store = o->modules_store && !o->rules;
     (*m)->dialect = "torch";
     (*m)->root = (*m)->prefix = (*m)->suggested_prefix = CKPT_TEXT("");
     b->item = ckpt_arena_array(&(*m)->arena, c->ntensors, sizeof *b->item);

@@ -102,6 +102,7 @@ struct ckpt_adapted {
                        one another, joined along the first axis; else along another */
     struct ckpt_element_map map;
     bool in_model;  /* belongs to model.safetensors (which may still be unable to hold its dtype) */
+    bool mapped;    /* map= has changed its name */
     bool untouched; /* the source's own bytes in order: one part, contiguous walk, no element map */
     /* What was done, in order, NULL-terminated: "weight_norm" (computed); "rename" (by map= or a
      * rule), "renumber"; a rule's "transpose" (the permute of a matrix), "permute", "reshape",
@@ -125,6 +126,7 @@ struct ckpt_adapted {
 struct ckpt_model {
     const struct ckpt_checkpoint *checkpoint;
     enum ckpt_layout layout;
+    bool modules_store;          /* no rules but burn-store's own act */
     const char *dialect;         /* "torch", "burn", ... */
     struct ckpt_text root;       /* dotted source path of the model's part; "" the whole */
     struct ckpt_text prefix;     /* stripped from every key; "" none */

@@ -61,7 +61,8 @@ int ckpt_rename_items(struct ckpt_build *b) {
         struct ckpt_item *item = &b->item[i];
         if (!item->in_model)
             continue;
-        item->renamed |= !ckpt_text_eq(item->key, key[n]);
+        item->mapped = !ckpt_text_eq(item->key, key[n]);
+        item->renamed |= item->mapped;
         item->key = key[n++];
     }
     return rc;

@@ -26,23 +26,42 @@ static size_t max_size(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
-/* A record each for up to 1,000 modules; which ones is not known, so the longest count. */
+/* The records of layers so far, which ones is not known: how many, all together, the longest. */
+struct records {
+    size_t n, sum, longest;
+};
+
+static void add_record(struct records *r, struct ckpt_text path, struct ckpt_layer layer) {
+    const size_t one =
+        LAYER_BYTES + CKPT_REPORT_TEXT_MAX + text_bytes(path) + text_bytes(ckpt_layer_type(&layer));
+    r->longest = max_size(r->longest, one);
+    r->sum += one;
+    r->n++;
+}
+
+/* The modules around a tensor's that are layers, too. */
+static void add_composites(struct records *r, const struct ckpt_decision *d) {
+    for (; d; d = d->within)
+        if (ckpt_layer_composite(d))
+            add_record(
+                r, d->facts->path,
+                (struct ckpt_layer){.kind = ckpt_layer_composite(d), .record = d->facts->record});
+}
+
+/* A record each for up to 1,000 modules; a module's tensors are neighbours, nearly always. */
 static size_t layers_bytes(const struct ckpt_model *m) {
-    size_t n = 0, sum = 0, longest = 0;
-    const struct ckpt_text *last = NULL;
-    for (size_t i = 0; i < m->ntensors; i++) {
+    struct records r = {0};
+    const struct ckpt_adapted *last = NULL;
+    for (size_t i = 0; i < m->ntensors; last = &m->tensor[i++]) {
         const struct ckpt_adapted *const t = &m->tensor[i];
-        if (last && ckpt_text_eq(*last, t->module.path))
-            continue; /* a module's tensors are neighbours, nearly always */
-        last = &t->module.path;
-        const struct ckpt_layer layer = {.kind = t->module.kind, .record = t->module.record};
-        const size_t one = LAYER_BYTES + CKPT_REPORT_TEXT_MAX + text_bytes(t->module.path) +
-                           text_bytes(ckpt_layer_type(&layer));
-        longest = max_size(longest, one);
-        sum += one;
-        n++;
+        if (last && ckpt_text_eq(last->module.path, t->module.path))
+            continue;
+        if (!last || last->module.within != t->module.within)
+            add_composites(&r, t->module.within);
+        add_record(&r, t->module.path,
+                   (struct ckpt_layer){.kind = t->module.kind, .record = t->module.record});
     }
-    return n <= CKPT_LAYERS_LISTED ? sum : CKPT_LAYERS_LISTED * longest;
+    return r.n <= CKPT_LAYERS_LISTED ? r.sum : CKPT_LAYERS_LISTED * r.longest;
 }
 
 static size_t mismatches_bytes(const struct ckpt_model *m) {

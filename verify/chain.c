@@ -73,7 +73,7 @@ static bool find_step(struct ckpt_verification *v, struct step *s) {
     const struct ckpt_layer *const l = ckpt_layers_get(&v->layers, s->name);
     s->is_layer = l != NULL;
     if (l) {
-        ckpt_plan_layer(v->model, l, &s->plan);
+        ckpt_plan_layer(&v->layers, l, &s->plan);
         if (s->plan.status == CKPT_STATUS_PASS)
             return true;
         v->chain.status =
@@ -112,30 +112,35 @@ static bool find_steps(struct ckpt_verification *v, struct chain *c) {
 /* ---- running ---- */
 
 static int run_side(struct ckpt_verification *v, const struct chain *c, enum ckpt_side side,
-                    const struct ckpt_array *input, struct ckpt_array *out, struct ckpt_err *err) {
-    *out = ckpt_array_ref(input);
+                    const struct ckpt_inputs *input, struct ckpt_array *out, struct ckpt_err *err) {
+    CKPT_AUTO(inputs) struct ckpt_inputs x = {.n = 1};
+    x.at[0] = ckpt_array_ref(&input->at[0]);
     for (size_t i = 0; i < c->n; i++) {
-        CKPT_AUTO(array) struct ckpt_array x = *out;
-        const int rc = ckpt_plan_run(&c->at[i].plan, side, v->reader, &x, &v->exec, out, err);
+        struct ckpt_array y;
+        const int rc = ckpt_plan_run(&c->at[i].plan, side, v->reader, &x, &v->exec, &y, err);
         if (rc < 0)
             return rc == -EINTR ? rc
                                 : ckpt_fail_in(err, "chain: step %zu, %.*s", i + 1,
                                                CKPT_TEXT_ARGS(c->at[i].name));
+        ckpt_array_fini(&x.at[0]);
+        x.at[0] = y;
     }
+    *out = ckpt_array_ref(&x.at[0]);
     return 0;
 }
 
 /* input.0 of the reference, else a probe for the first layer. */
-static int make_input(struct ckpt_verification *v, const struct chain *c, struct ckpt_array *input,
+static int make_input(struct ckpt_verification *v, const struct chain *c, struct ckpt_inputs *input,
                       struct ckpt_err *err) {
     const struct ckpt_tensor *const recorded =
         ckpt_reference_get(&v->reference, CKPT_TEXT(""), "input.0");
+    input->n = 1;
     if (recorded)
-        return ckpt_source_load(recorded, false, &v->exec.memory, input, err);
+        return ckpt_source_load(recorded, false, &v->exec.memory, &input->at[0], err);
     v->chain.seeded = true;
     for (size_t i = 0; i < c->n; i++)
         if (c->at[i].is_layer)
-            return ckpt_plan_probe(&c->at[i].plan, c->at[i].name, &v->exec, input, err);
+            return ckpt_plan_make_probe(&c->at[i].plan, c->at[i].name, &v->exec, input, err);
     return ckpt_fail(err, -EINVAL,
                      "chain: without a layer or a recorded input.0 nothing tells "
                      "the shape of its input");
@@ -180,7 +185,8 @@ static void count_outputs(struct ckpt_verification *v) {
 
 int ckpt_verify_chain(struct ckpt_verification *v, struct ckpt_err *err) {
     CKPT_AUTO(chain) struct chain c = {0};
-    CKPT_AUTO(array) struct ckpt_array input = {0}, torch = {0}, served = {0};
+    CKPT_AUTO(inputs) struct ckpt_inputs input = {0};
+    CKPT_AUTO(array) struct ckpt_array torch = {0}, served = {0};
     struct ckpt_err found = {0};
     v->chain.status = CKPT_STATUS_SKIP;
     if (!v->options->chain)

@@ -24,6 +24,22 @@ struct ckpt_param ckpt_param_of_array(const struct ckpt_array *a, struct ckpt_te
     return p;
 }
 
+static int read_rows(const struct ckpt_param *p, int64_t first, int64_t n, float *out,
+                     struct ckpt_err *err) {
+    const struct ckpt_param_rows *const r = p->from;
+    return r->of->read(r->of, r->skip + first, n, out, err);
+}
+
+void ckpt_param_rows_init(struct ckpt_param_rows *r, const struct ckpt_param *of, int64_t first,
+                          int64_t n) {
+    *r = (struct ckpt_param_rows){.param = *of, .of = of, .skip = first};
+    for (uint32_t d = 1; d < of->ndim; d++)
+        r->skip *= of->shape[d];
+    r->param.shape[0] = n;
+    r->param.read = read_rows;
+    r->param.from = r;
+}
+
 int ckpt_param_load(const struct ckpt_param *p, struct ckpt_memory *memory, struct ckpt_array *out,
                     struct ckpt_err *err) {
     int rc = ckpt_array_new(out, memory, CKPT_DT_F32, p->shape, p->ndim, err);

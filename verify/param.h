@@ -26,6 +26,14 @@ struct ckpt_param {
 int64_t ckpt_param_count(const struct ckpt_param *p);
 /* The array must be dense float32 and outlive the parameter. */
 struct ckpt_param ckpt_param_of_array(const struct ckpt_array *a, struct ckpt_text name);
+/* Rows [first, first + n) of another parameter, which must outlive them. Not moved or copied. */
+struct ckpt_param_rows {
+    struct ckpt_param param;
+    const struct ckpt_param *of;
+    int64_t skip; /* elements */
+};
+void ckpt_param_rows_init(struct ckpt_param_rows *r, const struct ckpt_param *of, int64_t first,
+                          int64_t n);
 /* All of it. */
 int ckpt_param_load(const struct ckpt_param *p, struct ckpt_memory *memory, struct ckpt_array *out,
                     struct ckpt_err *err) CKPT_CHECKED;

@@ -48,6 +48,15 @@ bool ckpt_plan_read_ints(const struct ckpt_value *v, uint32_t n, int64_t *out) {
     return true;
 }
 
+bool ckpt_plan_bool(const struct ckpt_layer *l, struct ckpt_plan *p, const char *attribute,
+                    bool otherwise) {
+    const struct ckpt_value *const v = ckpt_plan_attribute(l, attribute);
+    if (v && v->kind == CKPT_VALUE_BOOL)
+        return v->b;
+    ckpt_plan_assume(p, attribute);
+    return otherwise;
+}
+
 static struct ckpt_arg *add_arg(struct ckpt_plan *p, const char *name, enum ckpt_arg_kind kind) {
     struct ckpt_arg *const a = &p->arg[p->nargs++];
     a->name = name;
@@ -65,6 +74,10 @@ void ckpt_plan_add_float(struct ckpt_plan *p, const char *arg, double v) {
 
 void ckpt_plan_add_bool(struct ckpt_plan *p, const char *arg, bool v) {
     add_arg(p, arg, CKPT_ARG_BOOL)->b = v;
+}
+
+void ckpt_plan_add_string(struct ckpt_plan *p, const char *arg, const char *v) {
+    add_arg(p, arg, CKPT_ARG_STRING)->string = v;
 }
 
 void ckpt_plan_add_ints(struct ckpt_plan *p, const char *arg, const int64_t *v, uint32_t n) {
@@ -96,13 +109,51 @@ static void torch_shape(struct ckpt_plan *p, struct ckpt_plan_param *param) {
 /* A rule may show a piece of a parameter, or give it another rank: what is served then belongs to
  * some other module, and this one's formula says nothing about it. */
 static bool is_reshaped(const struct ckpt_plan_param *param) {
-    const struct ckpt_adapted *const t = param->tensor;
+    const struct ckpt_adapted *const t = param->served;
     int64_t source = 1, served = 1;
     for (uint32_t d = 0; d < param->ndim; d++)
         source *= param->shape[d];
     for (uint32_t d = 0; d < t->ndim; d++)
         served *= t->shape[d];
     return t->ndim != param->ndim || source != served;
+}
+
+/* What burn calls a parameter that PyTorch calls otherwise. */
+static const char *burn_name(const char *kind, const char *name) {
+    static const struct {
+        const char *kind, *torch, *burn;
+    } names[] = {
+        {"norm", "weight", "gamma"},       {"norm", "bias", "beta"},
+        {"batch_norm", "weight", "gamma"}, {"batch_norm", "bias", "beta"},
+        {"prelu", "weight", "alpha"},
+    };
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(names[i].kind, kind) == 0 && strcmp(names[i].torch, name) == 0)
+            return names[i].burn;
+    return name;
+}
+
+/*
+ * What burn finds under its name for a parameter, wherever it comes from: beside t, where t shows.
+ * A name that is neither burn's nor PyTorch's is the user's own choice, and t then is what counts;
+ * but where PyTorch's has stayed, burn misses its own.
+ */
+static const struct ckpt_adapted *find_served(const struct ckpt_layer *l, struct ckpt_plan *p,
+                                              const struct ckpt_adapted *t, const char *name) {
+    const struct ckpt_model *const m = p->layers->model;
+    const char *const wanted = m->layout == CKPT_LAYOUT_BURN ? burn_name(l->kind, name) : name;
+    const char *const dot = memrchr(t->key.s, '.', t->key.n);
+    const struct ckpt_text prefix = {t->key.s, dot ? (size_t)(dot - t->key.s) : 0};
+    const struct ckpt_text last = {dot ? dot + 1 : t->key.s, t->key.n - prefix.n - (dot ? 1 : 0)};
+    const struct ckpt_adapted *const found = ckpt_layers_served(p->layers, prefix, wanted);
+    if (found)
+        return found;
+    if (strcmp(wanted, name) != 0 && ckpt_text_is(last, name))
+        ckpt_plan_refuse(p, m->modules_store ? CKPT_STATUS_SKIP : CKPT_STATUS_TEST_FAIL,
+                         m->modules_store ? "modules=store leaves %.*s as it is: burn wants %s"
+                                          : "burn's name is missing: %.*s should be %s",
+                         CKPT_TEXT_ARGS(t->key), wanted);
+    return t;
 }
 
 /* Binds the layer's tensor of that name to the argument of that name. NULL: it has none. */
@@ -112,7 +163,8 @@ static struct ckpt_plan_param *bind(const struct ckpt_layer *l, struct ckpt_plan
     if (!t)
         return NULL;
     struct ckpt_plan_param *const param = &p->param[p->nparams++];
-    *param = (struct ckpt_plan_param){.arg = name, .tensor = t};
+    *param =
+        (struct ckpt_plan_param){.arg = name, .tensor = t, .served = find_served(l, p, t, name)};
     torch_shape(p, param);
     if (p->status == CKPT_STATUS_PASS && is_reshaped(param))
         ckpt_plan_refuse(p, CKPT_STATUS_SKIP,
@@ -121,8 +173,7 @@ static struct ckpt_plan_param *bind(const struct ckpt_layer *l, struct ckpt_plan
     return param;
 }
 
-/* Whether the checkpoint has the tensor, though it is not among those shown. */
-static bool left_out(const struct ckpt_model *m, struct ckpt_text path, const char *name) {
+bool ckpt_plan_left_out(const struct ckpt_model *m, struct ckpt_text path, const char *name) {
     const struct ckpt_checkpoint *const c = m->checkpoint;
     for (size_t i = 0; i < c->ntensors; i++) {
         const struct ckpt_text key = c->tensors[i].key;
@@ -140,15 +191,14 @@ static bool is_reparametrised(const struct ckpt_layer *l) {
     return ckpt_layer_param(l, "weight_v") || ckpt_layer_param(l, "weight_orig");
 }
 
-static void require_weight(const struct ckpt_model *m, const struct ckpt_layer *l,
-                           struct ckpt_plan *p) {
+static void require_weight(const struct ckpt_layer *l, struct ckpt_plan *p) {
     const char *const dot = l->path.n ? "." : "";
     if (bind(l, p, "weight"))
         return;
     if (is_reparametrised(l))
         ckpt_plan_refuse(p, CKPT_STATUS_SKIP,
                          "its weight is computed from other tensors, which stay as they are");
-    else if (left_out(m, l->path, "weight"))
+    else if (ckpt_plan_left_out(p->layers->model, l->path, "weight"))
         ckpt_plan_refuse(p, CKPT_STATUS_SKIP, "%.*s%sweight was left out", CKPT_TEXT_ARGS(l->path),
                          dot);
     else
@@ -170,9 +220,8 @@ static void check_size(const struct ckpt_layer *l, struct ckpt_plan *p, const ch
 }
 
 static void set_probe(struct ckpt_plan *p, int64_t rows, int64_t width) {
-    p->probe[0] = rows;
-    p->probe[1] = width;
-    p->probe_ndim = 2;
+    p->probe[0] = (struct ckpt_plan_probe){.shape = {rows, width}, .ndim = 2};
+    p->nprobes = 1;
 }
 
 static bool is_matrix(struct ckpt_plan *p) {
@@ -184,12 +233,11 @@ static bool is_matrix(struct ckpt_plan *p) {
     return p->status == CKPT_STATUS_PASS;
 }
 
-static void plan_linear(const struct ckpt_model *m, const struct ckpt_layer *l,
-                        struct ckpt_plan *p) {
+static void plan_linear(const struct ckpt_layer *l, struct ckpt_plan *p) {
     if (!is_matrix(p))
         return;
     struct ckpt_plan_param *const w = &p->param[0];
-    w->in_out_served = m->layout == CKPT_LAYOUT_BURN;
+    w->in_out_served = p->layers->model->layout == CKPT_LAYOUT_BURN;
     check_size(l, p, "in_features", w->shape[1]);
     check_size(l, p, "out_features", w->shape[0]);
     bind(l, p, "bias");
@@ -197,9 +245,7 @@ static void plan_linear(const struct ckpt_model *m, const struct ckpt_layer *l,
 }
 
 /* Hugging Face's Conv1D: a Linear whose weight is [in, out] in PyTorch already. */
-static void plan_conv1d_hf(const struct ckpt_model *m, const struct ckpt_layer *l,
-                           struct ckpt_plan *p) {
-    (void)m;
+static void plan_conv1d_hf(const struct ckpt_layer *l, struct ckpt_plan *p) {
     if (!is_matrix(p))
         return;
     struct ckpt_plan_param *const w = &p->param[0];
@@ -208,9 +254,7 @@ static void plan_conv1d_hf(const struct ckpt_model *m, const struct ckpt_layer *
     set_probe(p, 4, w->shape[0]);
 }
 
-static void plan_embedding(const struct ckpt_model *m, const struct ckpt_layer *l,
-                           struct ckpt_plan *p) {
-    (void)m;
+static void plan_embedding(const struct ckpt_layer *l, struct ckpt_plan *p) {
     if (ckpt_text_is(ckpt_layer_class(l->record), "EmbeddingBag"))
         ckpt_plan_refuse(p, CKPT_STATUS_SKIP, "EmbeddingBag has no probe");
     if (ckpt_plan_attribute(l, "max_norm"))
@@ -218,30 +262,26 @@ static void plan_embedding(const struct ckpt_model *m, const struct ckpt_layer *
     if (!is_matrix(p))
         return;
     p->input = "indices";
-    p->id_limit = p->param[0].shape[0];
-    check_size(l, p, "num_embeddings", p->id_limit);
+    const int64_t rows = p->param[0].shape[0];
+    check_size(l, p, "num_embeddings", rows);
     check_size(l, p, "embedding_dim", p->param[0].shape[1]);
-    if (p->id_limit == 0)
+    if (rows == 0)
         ckpt_plan_refuse(p, CKPT_STATUS_SKIP, "the table has no rows");
-    p->probe[0] = 8;
-    p->probe_ndim = 1;
+    p->probe[0] = (struct ckpt_plan_probe){.shape = {8}, .ndim = 1, .id_limit = rows};
+    p->nprobes = 1;
 }
 
-static void plan_conv(const struct ckpt_model *m, const struct ckpt_layer *l, struct ckpt_plan *p) {
-    (void)m;
+static void plan_conv(const struct ckpt_layer *l, struct ckpt_plan *p) {
     bind(l, p, "bias");
     ckpt_plan_conv(l, p, false);
 }
 
-static void plan_transposed(const struct ckpt_model *m, const struct ckpt_layer *l,
-                            struct ckpt_plan *p) {
-    (void)m;
+static void plan_transposed(const struct ckpt_layer *l, struct ckpt_plan *p) {
     bind(l, p, "bias");
     ckpt_plan_conv(l, p, true);
 }
 
-static void plan_norm(const struct ckpt_model *m, const struct ckpt_layer *l, struct ckpt_plan *p) {
-    (void)m;
+static void plan_norm(const struct ckpt_layer *l, struct ckpt_plan *p) {
     bind(l, p, "weight");
     bind(l, p, "bias");
     bind(l, p, "running_mean");
@@ -249,36 +289,55 @@ static void plan_norm(const struct ckpt_model *m, const struct ckpt_layer *l, st
     ckpt_plan_norm(l, p);
 }
 
+static void plan_prelu(const struct ckpt_layer *l, struct ckpt_plan *p) {
+    (void)l;
+    const int64_t slopes = p->param[0].ndim == 1 ? p->param[0].shape[0] : 1;
+    p->input = "self";
+    p->probe[0] = (struct ckpt_plan_probe){.shape = {2, slopes > 1 ? slopes : 3, 4}, .ndim = 3};
+    p->nprobes = 1;
+}
+
 static const struct {
     const char *kind, *op;
     bool weight; /* must be there */
-    void (*fill)(const struct ckpt_model *m, const struct ckpt_layer *l, struct ckpt_plan *p);
+    void (*fill)(const struct ckpt_layer *l, struct ckpt_plan *p);
 } kinds[] = {
-    {"linear", "linear", true, plan_linear},          {"conv1d_hf", "linear", true, plan_conv1d_hf},
-    {"embedding", "embedding", true, plan_embedding}, {"conv", NULL, true, plan_conv},
-    {"conv_transpose", NULL, true, plan_transposed},  {"norm", NULL, false, plan_norm},
+    {"linear", "linear", true, plan_linear},
+    {"conv1d_hf", "linear", true, plan_conv1d_hf},
+    {"embedding", "embedding", true, plan_embedding},
+    {"conv", NULL, true, plan_conv},
+    {"conv_transpose", NULL, true, plan_transposed},
+    {"norm", NULL, false, plan_norm},
     {"batch_norm", "batch_norm", false, plan_norm},
+    {"prelu", "prelu", true, plan_prelu},
+    {"mha", NULL, false, ckpt_plan_attention},
+    {"encoder_layer", NULL, false, ckpt_plan_transformer_layer},
+    {"encoder_layer:pre", NULL, false, ckpt_plan_transformer_layer},
+    {"encoder_layer:post", NULL, false, ckpt_plan_transformer_layer},
+    {"decoder_layer", NULL, false, ckpt_plan_transformer_layer},
+    {"decoder_layer:pre", NULL, false, ckpt_plan_transformer_layer},
+    {"decoder_layer:post", NULL, false, ckpt_plan_transformer_layer},
+    {"stack", NULL, false, ckpt_plan_stack},
+    {"lstm", NULL, false, ckpt_plan_rnn},
+    {"gru", NULL, false, ckpt_plan_rnn},
+    {"rnn", NULL, false, ckpt_plan_rnn},
 };
 
 static void refuse_kind(const struct ckpt_layer *l, struct ckpt_plan *p) {
-    const struct ckpt_text type = ckpt_layer_type(l);
     if (!l->kind)
         ckpt_plan_refuse(p, CKPT_STATUS_SKIP,
                          "what this module computes is unknown; -o kind= can say");
-    else if (strcmp(l->kind, "other") == 0)
-        ckpt_plan_refuse(p, CKPT_STATUS_SKIP, "no probe for %.*s; its bytes are checked",
-                         CKPT_TEXT_ARGS(type));
     else
-        ckpt_plan_refuse(p, CKPT_STATUS_SKIP,
-                         "%.*s needs burn's own module, which is not adapted yet; its bytes are "
-                         "checked",
-                         CKPT_TEXT_ARGS(type));
+        ckpt_plan_refuse(p, CKPT_STATUS_SKIP, "no probe for %.*s; its bytes are checked",
+                         CKPT_TEXT_ARGS(ckpt_layer_type(l)));
 }
 
-void ckpt_plan_layer(const struct ckpt_model *m, const struct ckpt_layer *l,
+void ckpt_plan_layer(const struct ckpt_layers *layers, const struct ckpt_layer *l,
                      struct ckpt_plan *plan) {
     memset(plan, 0, sizeof(*plan));
     plan->status = CKPT_STATUS_PASS;
+    plan->layers = layers;
+    plan->layer = l;
     plan->input = "input";
     for (size_t i = 0; l->kind && i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         if (strcmp(kinds[i].kind, l->kind) != 0)
@@ -286,9 +345,9 @@ void ckpt_plan_layer(const struct ckpt_model *m, const struct ckpt_layer *l,
         if (kinds[i].op)
             plan->op = ckpt_op_find(ckpt_text_of(kinds[i].op));
         if (kinds[i].weight)
-            require_weight(m, l, plan);
+            require_weight(l, plan);
         if (plan->status == CKPT_STATUS_PASS)
-            kinds[i].fill(m, l, plan);
+            kinds[i].fill(l, plan);
         return;
     }
     refuse_kind(l, plan);

@@ -46,11 +46,8 @@ static void add_value(struct ckpt_plan *p, const char *arg, const struct ckpt_va
         ckpt_plan_add_int(p, arg, v->i);
     else if (v && v->kind == CKPT_VALUE_FLOAT)
         ckpt_plan_add_float(p, arg, v->f);
-    else if (v && v->kind == CKPT_VALUE_STR) {
-        struct ckpt_arg *const a = &p->arg[p->nargs++];
-        *a = (struct ckpt_arg){.name = arg, .kind = CKPT_ARG_STRING};
-        a->string = v->text.s;
-    }
+    else if (v && v->kind == CKPT_VALUE_STR)
+        ckpt_plan_add_string(p, arg, v->text.s);
 }
 
 static bool by_class(const struct ckpt_module *record, struct ckpt_plan *p) {
@@ -75,11 +72,8 @@ static bool by_name(struct ckpt_text name, struct ckpt_plan *p) {
         return false;
     const bool gelu_tanh = ckpt_text_is(name, "gelu_tanh");
     p->op = ckpt_op_find(gelu_tanh ? CKPT_TEXT("gelu") : name);
-    if (gelu_tanh) {
-        struct ckpt_arg *const a = &p->arg[p->nargs++];
-        *a = (struct ckpt_arg){.name = "approximate", .kind = CKPT_ARG_STRING};
-        a->string = "tanh";
-    }
+    if (gelu_tanh)
+        ckpt_plan_add_string(p, "approximate", "tanh");
     if (ckpt_text_is(name, "flatten"))
         ckpt_plan_add_int(p, "start_dim", 1); /* as nn.Flatten: the batch stays */
     return true;

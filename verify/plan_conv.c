@@ -31,10 +31,7 @@ static void add_padding(const struct ckpt_layer *l, struct ckpt_plan *p, uint32_
         ckpt_plan_refuse(p, CKPT_STATUS_SKIP, "padding_mode=%.*s has no probe",
                          CKPT_TEXT_ARGS(mode->text));
     if (v && v->kind == CKPT_VALUE_STR) {
-        struct ckpt_arg *const a = &p->arg[p->nargs++];
-        a->name = "padding";
-        a->kind = CKPT_ARG_STRING;
-        a->string = v->text.s;
+        ckpt_plan_add_string(p, "padding", v->text.s);
         return;
     }
     known_or_assumed(l, p, "padding", spatial, 0, padding);
@@ -60,15 +57,14 @@ static void set_probe(struct ckpt_plan *p, const struct geometry *g, bool transp
     int64_t channels = shape[0];
     if (!transposed && !ckpt_mul_i64(shape[1], g->groups, &channels))
         ckpt_plan_refuse(p, CKPT_STATUS_TEST_FAIL, "groups is %lld", (long long)g->groups);
-    p->probe[0] = 1;
-    p->probe[1] = channels;
-    p->probe_ndim = 2 + g->spatial;
+    p->probe[0] = (struct ckpt_plan_probe){.shape = {1, channels}, .ndim = 2 + g->spatial};
+    p->nprobes = 1;
     for (uint32_t d = 0; d < g->spatial; d++) {
         const int64_t kernel = shape[2 + d];
         if (kernel < 1 || kernel > KERNEL_MAX)
             ckpt_plan_refuse(p, CKPT_STATUS_SKIP, "a kernel of %lld positions", (long long)kernel);
         else
-            p->probe[2 + d] = g->dilation[d] * (kernel - 1) + 1 + 2 * g->stride[d];
+            p->probe[0].shape[2 + d] = g->dilation[d] * (kernel - 1) + 1 + 2 * g->stride[d];
     }
 }
 

@@ -46,7 +46,7 @@ static enum formula choose(const struct ckpt_layer *l, struct ckpt_plan *p, uint
     return find(p, "bias") ? LAYER : RMS;
 }
 
-static void add_eps(const struct ckpt_layer *l, struct ckpt_plan *p, double otherwise) {
+double ckpt_plan_eps(const struct ckpt_layer *l, struct ckpt_plan *p, double otherwise) {
     const struct ckpt_value *const v = ckpt_plan_attribute(l, "eps");
     const bool none =
         l->record && l->record->attributes && !v && ckpt_value_get(l->record->attributes, "eps");
@@ -56,7 +56,7 @@ static void add_eps(const struct ckpt_layer *l, struct ckpt_plan *p, double othe
         otherwise = (double)v->i;
     else if (!none)
         ckpt_plan_assume(p, "eps");
-    ckpt_plan_add_float(p, "eps", otherwise);
+    return otherwise;
 }
 
 /* normalized_shape is the attribute's, else the weight's. */
@@ -76,9 +76,9 @@ static void over_last(const struct ckpt_layer *l, struct ckpt_plan *p) {
     if (!known)
         memcpy(shape, w->shape, n * sizeof(shape[0]));
     ckpt_plan_add_ints(p, "normalized_shape", shape, n);
-    p->probe[0] = 4;
-    memcpy(p->probe + 1, shape, n * sizeof(shape[0]));
-    p->probe_ndim = n + 1;
+    p->probe[0] = (struct ckpt_plan_probe){.shape = {4}, .ndim = n + 1};
+    memcpy(p->probe[0].shape + 1, shape, n * sizeof(shape[0]));
+    p->nprobes = 1;
 }
 
 /* Channels, from whichever tensor there is. */
@@ -89,9 +89,10 @@ static void by_channel(struct ckpt_plan *p, uint32_t ndim) {
         ckpt_plan_refuse(p, CKPT_STATUS_TEST_FAIL, "no parameter of one dimension");
         return;
     }
-    memcpy(p->probe, sizes[ndim], ndim * sizeof(sizes[0][0]));
-    p->probe[1] = p->param[0].shape[0];
-    p->probe_ndim = ndim;
+    p->probe[0] = (struct ckpt_plan_probe){.ndim = ndim};
+    memcpy(p->probe[0].shape, sizes[ndim], ndim * sizeof(sizes[0][0]));
+    p->probe[0].shape[1] = p->param[0].shape[0];
+    p->nprobes = 1;
 }
 
 static void set_op(struct ckpt_plan *p, const char *name) {
@@ -119,7 +120,7 @@ void ckpt_plan_norm(const struct ckpt_layer *l, struct ckpt_plan *p) {
                                       [BATCH] = "batch_norm",
                                       [INSTANCE] = "instance_norm"};
     set_op(p, ops[formula]);
-    add_eps(l, p, formula == RMS ? (double)FLT_EPSILON : 1e-5);
+    ckpt_plan_add_float(p, "eps", ckpt_plan_eps(l, p, formula == RMS ? (double)FLT_EPSILON : 1e-5));
     if (formula == LAYER || formula == RMS) {
         over_last(l, p);
         return;

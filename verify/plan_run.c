@@ -2,53 +2,49 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "verify/plan.h"
+#include "verify/forward.h"
 #include "verify/rng.h"
-#include "verify/source.h"
 
-/* One parameter of either run. */
-struct bound {
-    struct ckpt_source_param source;
-    struct ckpt_served_param served;
-};
+void ckpt_inputs_fini(struct ckpt_inputs *in) {
+    for (uint32_t i = 0; i < CKPT_PLAN_INPUTS; i++)
+        ckpt_array_fini(&in->at[i]);
+    in->n = 0;
+}
 
 struct bounds {
-    struct bound at[CKPT_PLAN_PARAMS];
+    struct ckpt_bound at[CKPT_PLAN_PARAMS];
     struct ckpt_arg arg[CKPT_PLAN_ARGS + CKPT_PLAN_PARAMS + 1];
     uint32_t n, nargs;
 };
 
 static void bounds_fini(struct bounds *b) {
     for (uint32_t i = 0; i < b->n; i++)
-        ckpt_source_param_fini(&b->at[i].source);
+        ckpt_bound_fini(&b->at[i]);
 }
 CKPT_DEFINE_AUTO(bounds, struct bounds, bounds_fini)
 
 static int bind_param(struct bounds *b, const struct ckpt_plan_param *p, enum ckpt_side side,
                       struct ckpt_reader *reader, struct ckpt_err *err) {
-    struct bound *const to = &b->at[b->n++];
+    const bool served = side == CKPT_SIDE_SERVED;
+    struct ckpt_bound *const to = &b->at[b->n++];
     struct ckpt_arg *const a = &b->arg[b->nargs++];
+    const int rc = ckpt_bound_init(to, served ? p->served : p->tensor, served, reader, err);
+    to->param->in_out = served ? p->in_out_served : p->in_out_source;
     *a = (struct ckpt_arg){.name = p->arg, .kind = CKPT_ARG_PARAM};
-    if (side == CKPT_SIDE_TORCH) {
-        const int rc = ckpt_source_param_init(&to->source, p->tensor, err);
-        to->source.param.in_out = p->in_out_source;
-        a->param = &to->source.param;
-        return rc;
-    }
-    const int rc = ckpt_served_param_init(&to->served, reader, p->tensor, err);
-    to->served.param.in_out = p->in_out_served;
-    a->param = &to->served.param;
+    a->param = to->param;
     return rc;
 }
 
 int ckpt_plan_run(const struct ckpt_plan *plan, enum ckpt_side side, struct ckpt_reader *reader,
-                  const struct ckpt_array *input, struct ckpt_exec *exec, struct ckpt_array *out,
+                  const struct ckpt_inputs *in, struct ckpt_exec *exec, struct ckpt_array *out,
                   struct ckpt_err *err) {
     CKPT_AUTO(bounds) struct bounds b = {0};
     int rc = 0;
     memset(out, 0, sizeof(*out));
+    if (plan->forward)
+        return ckpt_forward_run(plan, side, reader, in, exec, out, err);
     b.arg[b.nargs] = (struct ckpt_arg){.name = plan->input, .kind = CKPT_ARG_ARRAY};
-    b.arg[b.nargs++].array = input;
+    b.arg[b.nargs++].array = &in->at[0];
     for (uint32_t i = 0; i < plan->nargs; i++)
         b.arg[b.nargs++] = plan->arg[i];
     for (uint32_t i = 0; rc == 0 && i < plan->nparams; i++)
@@ -56,20 +52,29 @@ int ckpt_plan_run(const struct ckpt_plan *plan, enum ckpt_side side, struct ckpt
     return rc < 0 ? rc : ckpt_op_run(plan->op, b.arg, b.nargs, exec, out, err);
 }
 
-int ckpt_plan_probe(const struct ckpt_plan *plan, struct ckpt_text path, struct ckpt_exec *exec,
-                    struct ckpt_array *out, struct ckpt_err *err) {
-    const bool ids = plan->id_limit > 0;
-    struct ckpt_rng rng = ckpt_rng_seeded(path);
-    const int rc = ckpt_array_new(out, &exec->memory, ids ? CKPT_DT_I64 : CKPT_DT_F32, plan->probe,
-                                  plan->probe_ndim, err);
+static int make_one(const struct ckpt_plan_probe *probe, struct ckpt_rng *rng,
+                    struct ckpt_exec *exec, struct ckpt_array *out, struct ckpt_err *err) {
+    const bool ids = probe->id_limit > 0;
+    const int rc = ckpt_array_new(out, &exec->memory, ids ? CKPT_DT_I64 : CKPT_DT_F32, probe->shape,
+                                  probe->ndim, err);
     const int64_t count = rc < 0 ? 0 : ckpt_array_count(out);
     for (int64_t i = 0; i < count; i++) {
         if (!ids)
-            ckpt_array_f32(out)[i] = ckpt_rng_float(&rng);
+            ckpt_array_f32(out)[i] = ckpt_rng_float(rng);
         else if (i < 2) /* the first and the last row, then random ones */
-            ckpt_array_i64(out)[i] = i == 0 ? 0 : plan->id_limit - 1;
+            ckpt_array_i64(out)[i] = i == 0 ? 0 : probe->id_limit - 1;
         else
-            ckpt_array_i64(out)[i] = ckpt_rng_index(&rng, plan->id_limit);
+            ckpt_array_i64(out)[i] = ckpt_rng_index(rng, probe->id_limit);
     }
+    return rc;
+}
+
+int ckpt_plan_make_probe(const struct ckpt_plan *plan, struct ckpt_text path,
+                         struct ckpt_exec *exec, struct ckpt_inputs *out, struct ckpt_err *err) {
+    struct ckpt_rng rng = ckpt_rng_seeded(path);
+    int rc = 0;
+    memset(out, 0, sizeof(*out));
+    for (; rc == 0 && out->n < plan->nprobes; out->n += rc == 0)
+        rc = make_one(&plan->probe[out->n], &rng, exec, &out->at[out->n], err);
     return rc;
 }

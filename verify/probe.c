@@ -1,6 +1,7 @@
 /* Layer probes: each layer runs twice on a seeded input, and once more on a recorded one. */
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,10 +33,10 @@ static void outputs_fini(struct outputs *o) {
 CKPT_DEFINE_AUTO(outputs, struct outputs, outputs_fini)
 
 static int run_both(struct ckpt_verification *v, const struct ckpt_plan *plan,
-                    const struct ckpt_array *input, struct outputs *out, struct ckpt_err *err) {
-    int rc = ckpt_plan_run(plan, CKPT_SIDE_TORCH, v->reader, input, &v->exec, &out->torch, err);
+                    const struct ckpt_inputs *in, struct outputs *out, struct ckpt_err *err) {
+    int rc = ckpt_plan_run(plan, CKPT_SIDE_TORCH, v->reader, in, &v->exec, &out->torch, err);
     if (rc == 0)
-        rc = ckpt_plan_run(plan, CKPT_SIDE_SERVED, v->reader, input, &v->exec, &out->served, err);
+        rc = ckpt_plan_run(plan, CKPT_SIDE_SERVED, v->reader, in, &v->exec, &out->served, err);
     return rc;
 }
 
@@ -60,11 +61,11 @@ static bool all_finite(const struct ckpt_array *a) {
 
 static int probe_seeded(struct ckpt_verification *v, const struct ckpt_plan *plan,
                         struct ckpt_layer_result *r, struct ckpt_err *err) {
-    CKPT_AUTO(array) struct ckpt_array input = {0};
+    CKPT_AUTO(inputs) struct ckpt_inputs in = {0};
     CKPT_AUTO(outputs) struct outputs out = {0};
-    int rc = ckpt_plan_probe(plan, r->layer->path, &v->exec, &input, err);
+    int rc = ckpt_plan_make_probe(plan, r->layer->path, &v->exec, &in, err);
     if (rc == 0)
-        rc = run_both(v, plan, &input, &out, err);
+        rc = run_both(v, plan, &in, &out, err);
     if (rc == 0)
         rc = compare(v, &out.torch, &out.served, &r->max_abs, err);
     if (rc < 0)
@@ -101,20 +102,42 @@ static void judge_recorded(struct ckpt_layer_result *r, bool close) {
         r->status = ckpt_status_worst(r->status, CKPT_STATUS_DIFF);
 }
 
+/* LAYER.input, else LAYER.input.0, LAYER.input.1 and so on: of a layer of several inputs, and of a
+ * model that is one layer. */
+static int load_inputs(struct ckpt_verification *v, const struct ckpt_layer *l,
+                       struct ckpt_inputs *in, struct ckpt_err *err) {
+    const struct ckpt_tensor *t = ckpt_reference_get(&v->reference, l->path, "input");
+    char name[16] = "input.0";
+    int rc = 0;
+    if (!t)
+        t = ckpt_reference_get(&v->reference, l->path, name);
+    while (rc == 0 && t && in->n < CKPT_PLAN_INPUTS) {
+        rc = ckpt_source_load(t, false, &v->exec.memory, &in->at[in->n], err);
+        in->n += rc == 0;
+        snprintf(name, sizeof(name), "input.%u", in->n);
+        t = ckpt_reference_get(&v->reference, l->path, name);
+    }
+    return rc;
+}
+
+static const struct ckpt_tensor *recorded_output(const struct ckpt_verification *v,
+                                                 const struct ckpt_layer *l) {
+    const struct ckpt_tensor *const t = ckpt_reference_get(&v->reference, l->path, "output");
+    return t ? t : ckpt_reference_get(&v->reference, l->path, "output.0");
+}
+
 static int probe_recorded(struct ckpt_verification *v, const struct ckpt_plan *plan,
                           struct ckpt_layer_result *r, struct ckpt_err *err) {
-    const struct ckpt_tensor *const in = ckpt_reference_get(&v->reference, r->layer->path, "input");
-    const struct ckpt_tensor *const out =
-        ckpt_reference_get(&v->reference, r->layer->path, "output");
-    CKPT_AUTO(array) struct ckpt_array input = {0}, expected = {0};
+    const struct ckpt_tensor *const out = recorded_output(v, r->layer);
+    CKPT_AUTO(inputs) struct ckpt_inputs in = {0};
+    CKPT_AUTO(array) struct ckpt_array expected = {0};
     CKPT_AUTO(outputs) struct outputs got = {0};
-    if (!in || !out)
-        return 0;
-    int rc = ckpt_source_load(in, false, &v->exec.memory, &input, err);
+    int rc = out ? load_inputs(v, r->layer, &in, err) : 0;
+    if (rc < 0 || in.n == 0)
+        return rc;
+    rc = ckpt_source_load(out, true, &v->exec.memory, &expected, err);
     if (rc == 0)
-        rc = ckpt_source_load(out, true, &v->exec.memory, &expected, err);
-    if (rc == 0)
-        rc = run_both(v, plan, &input, &got, err);
+        rc = run_both(v, plan, &in, &got, err);
     if (rc == -EINVAL && r->nassumed) { /* the recorded shapes do not fit what was assumed */
         judge_recorded(r, false);
         return 0;
@@ -146,7 +169,7 @@ static int probe_layer(struct ckpt_verification *v, const struct ckpt_layer *l,
                        struct ckpt_layer_result *r, struct ckpt_err *err) {
     struct ckpt_plan plan;
     struct ckpt_err found = {0};
-    ckpt_plan_layer(v->model, l, &plan);
+    ckpt_plan_layer(&v->layers, l, &plan);
     *r = (struct ckpt_layer_result){
         .layer = l, .status = plan.status, .reason = plan.reason, .recorded = CKPT_STATUS_SKIP};
     if (plan.status != CKPT_STATUS_PASS)
@@ -157,7 +180,7 @@ static int probe_layer(struct ckpt_verification *v, const struct ckpt_layer *l,
     if (rc == 0)
         rc = probe_recorded(v, &plan, r, &found);
     if (r->compared)
-        v->layer.parameters += plan.nparams;
+        v->layer.parameters += plan.forward ? l->nparams : plan.nparams;
     return take(r, rc, &found, err);
 }
 
