@@ -7,6 +7,7 @@
 
 #include "adapters/build.h"
 #include "adapters/expect.h"
+#include "adapters/explain.h"
 
 void ckpt_model_free(struct ckpt_model *m) {
     if (!m)
@@ -85,6 +86,8 @@ static int adapt(struct ckpt_build *b) {
         rc = ckpt_apply_dialect(b);
     if (rc == 0)
         rc = ckpt_open_rules(b);
+    if (rc == 0 && b->options->explain)
+        rc = ckpt_explain_computing(b);
     if (rc == 0)
         rc = ckpt_merge_items(b);
     if (rc == 0 && torch)
@@ -93,6 +96,8 @@ static int adapt(struct ckpt_build *b) {
         rc = ckpt_rename_items(b);
     if (rc == 0 && !source)
         rc = ckpt_renumber_items(b);
+    if (rc == 0 && b->options->explain)
+        rc = ckpt_explain_items(b);
     return rc ? rc : ckpt_adapt_items(b);
 }
 

@@ -14,6 +14,8 @@
 #include "adapters/view.h"
 #include "formats/checkpoint.h"
 
+struct ckpt_explain;
+
 enum ckpt_layout { CKPT_LAYOUT_BURN, CKPT_LAYOUT_TORCH, CKPT_LAYOUT_SOURCE };
 enum ckpt_tristate { CKPT_AUTO_, CKPT_ON, CKPT_OFF };
 
@@ -42,9 +44,10 @@ struct ckpt_adapt_options {
     size_t nexclude;
     const char *rules; /* path of a rule file or NULL */
     const struct ckpt_graph
-        *graph;         /* evidence of what the modules are; NULL: the checkpoint's own */
-    const char *expect; /* path of a burn model's list of parameters, or NULL */
-    bool strict;        /* warnings are errors */
+        *graph;                   /* evidence of what the modules are; NULL: the checkpoint's own */
+    const char *expect;           /* path of a burn model's list of parameters, or NULL */
+    bool strict;                  /* warnings are errors */
+    struct ckpt_explain *explain; /* tensors to explain (explain.h); NULL: none */
 };
 
 /* One operation on a tensor's shape as a rule asked for it, never simplified. The walk says the

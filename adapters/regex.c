@@ -159,6 +159,10 @@ int ckpt_regex_check_replacement(struct ckpt_regex *re, struct ckpt_text replace
                      n == PCRE2_UNSET ? (size_t)0 : (size_t)n, message(code, why, sizeof why));
 }
 
+struct ckpt_text ckpt_regex_pattern(const struct ckpt_regex *re) {
+    return re->pattern;
+}
+
 struct ckpt_text ckpt_regex_literal(struct ckpt_text pattern, struct ckpt_arena *a) {
     char *out = ckpt_arena_alloc(a, pattern.n + 1);
     size_t n = 0;

@@ -41,6 +41,7 @@ int ckpt_regex_replace(struct ckpt_regex *re, struct ckpt_text subject,
 int ckpt_regex_expand(struct ckpt_regex *re, struct ckpt_text subject, struct ckpt_text template,
                       struct ckpt_arena *a, struct ckpt_text *out,
                       struct ckpt_err *err) CKPT_CHECKED;
+struct ckpt_text ckpt_regex_pattern(const struct ckpt_regex *re);
 /* The pattern without its metacharacters: what it looks for, for "did you mean". */
 struct ckpt_text ckpt_regex_literal(struct ckpt_text pattern, struct ckpt_arena *a);
 

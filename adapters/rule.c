@@ -19,10 +19,15 @@ void ckpt_rules_free(struct ckpt_rules *r) {
 
 int ckpt_rules_builtin(const char *name, struct ckpt_rules **out, struct ckpt_err *err) {
     *out = NULL;
-    for (const struct ckpt_builtin_rules *b = ckpt_builtin_rules; b->name; b++)
-        if (strcmp(b->name, name) == 0)
-            return ckpt_rules_parse((const char *)b->text, b->n, name, out, err);
-    return ckpt_fail(err, -ENOENT, "no rules called %s are built in", name);
+    const struct ckpt_builtin_rules *b = ckpt_builtin_rules;
+    while (b->name && strcmp(b->name, name) != 0)
+        b++;
+    if (!b->name)
+        return ckpt_fail(err, -ENOENT, "no rules called %s are built in", name);
+    const int rc = ckpt_rules_parse((const char *)b->text, b->n, name, out, err);
+    if (rc == 0)
+        (*out)->builtin = true;
+    return rc;
 }
 
 static const char *base_name(const char *path) {

@@ -73,7 +73,8 @@ struct ckpt_rule_when {
 
 struct ckpt_rule {
     struct ckpt_regex *match;
-    const char *where; /* "FILE: rule 3", from 1 */
+    const char *where;      /* "FILE: rule 3", from 1 */
+    struct ckpt_text about; /* its author's words; .s NULL: none */
     const char *const *kind;
     uint32_t nkind;
     const char *const *within; /* kinds of a module: match is on the key below it */
@@ -86,6 +87,7 @@ struct ckpt_rule {
 
 struct ckpt_rules {
     const char *name; /* of the file, for messages */
+    bool builtin;
     bool closed;
     size_t taken; /* sources that its rules took, so far */
     struct ckpt_rule *rule;
@@ -156,13 +158,20 @@ int ckpt_rule_expand(struct ckpt_build *b, struct ckpt_rule *rule, struct ckpt_t
 int ckpt_rule_takes(struct ckpt_build *b, const struct ckpt_strmap *keys,
                     const struct ckpt_rules *file, struct ckpt_rule *rule,
                     const struct ckpt_item *item) CKPT_CHECKED;
-/* The conditions of when, with prefix before each of its keys. rule NULL: the keys are no templates
- * (variants). 1 all hold, 0 or negative. */
-int ckpt_rule_when_holds(struct ckpt_build *b, const struct ckpt_strmap *keys,
-                         const struct ckpt_rule_when *when, struct ckpt_rule *rule,
-                         struct ckpt_text key, struct ckpt_text prefix) CKPT_CHECKED;
-/* Whether the rule wants the item's rank and kind of module. */
-bool ckpt_rule_fits_tensor(const struct ckpt_rule *rule, const struct ckpt_item *item);
+/* Whether it fits the end of the item's key; prefix is what stands before that. */
+int ckpt_rule_takes_below(struct ckpt_build *b, const struct ckpt_strmap *keys,
+                          const struct ckpt_rules *file, struct ckpt_rule *rule,
+                          const struct ckpt_item *item, struct ckpt_text below,
+                          struct ckpt_text prefix) CKPT_CHECKED;
+/* The same with every condition asked, for whoever wants to know why. */
+struct ckpt_rule_verdict {
+    bool match, kind, rank, when; /* each: it fits. when is only asked if the key matches */
+    struct ckpt_text key;         /* of `when`: the first that does not hold */
+    bool key_is_there;            /* though it must not be; else it is absent */
+};
+int ckpt_rule_judge(struct ckpt_build *b, const struct ckpt_strmap *keys,
+                    const struct ckpt_rules *file, struct ckpt_rule *rule,
+                    const struct ckpt_item *item, struct ckpt_rule_verdict *v) CKPT_CHECKED;
 /* Renames the item as the file's `within` rules say; keys: as they are before any of them. */
 int ckpt_rule_rename_within(struct ckpt_build *b, const struct ckpt_strmap *keys,
                             const struct ckpt_rules *file, struct ckpt_item *item) CKPT_CHECKED;

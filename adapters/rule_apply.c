@@ -12,12 +12,15 @@
 #include <errno.h>
 #include <string.h>
 
+#include "adapters/explain.h"
 #include "adapters/rule.h"
 
 struct match {
-    struct ckpt_rule *rule; /* NULL: no rule took it */
-    size_t joined_by;       /* file of the first rule whose concat names it; NOBODY */
-    bool packed;            /* a rule would take it, but its elements cannot be moved */
+    struct ckpt_rule *rule;   /* NULL: no rule took it */
+    size_t file;              /* the rule's */
+    size_t joined_by;         /* file of the first rule whose concat names it; NOBODY */
+    struct ckpt_rule *joiner; /* that rule */
+    bool packed;              /* a rule would take it, but its elements cannot be moved */
 };
 #define NOBODY SIZE_MAX
 
@@ -65,8 +68,10 @@ static int mark_joined(struct apply *a, size_t file, struct ckpt_rule *rule, str
                 if (rc)
                     return rc;
                 const size_t other = ckpt_strmap_get(&a->keys, name);
-                if (other != CKPT_STRMAP_ABSENT && file < a->match[other].joined_by)
-                    a->match[other].joined_by = file;
+                if (other == CKPT_STRMAP_ABSENT || file >= a->match[other].joined_by)
+                    continue;
+                a->match[other].joined_by = file;
+                a->match[other].joiner = rule;
             }
         }
     }
@@ -95,6 +100,7 @@ static int match_item(struct apply *a, size_t f, size_t i) {
                 CKPT_TEXT_ARGS(item->key), ckpt_dtype_info(item->tensor->dtype)->name, rule->where);
         }
         a->match[i].rule = rule;
+        a->match[i].file = f;
         file->taken++;
         return mark_joined(a, f, rule, item->key);
     }
@@ -125,26 +131,44 @@ static bool any_within(const struct ckpt_rules *file) {
     return false;
 }
 
+static int explain_file(struct apply *a, size_t f) {
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < a->b->nitems; i++) {
+        const struct match *m = &a->match[i];
+        if (a->b->item[i].in_model)
+            rc = ckpt_explain_file(a->b, &a->keys, a->b->rules[f], &a->b->item[i], m->rule,
+                                   m->joiner);
+    }
+    return rc;
+}
+
 static int match_file(struct apply *a, size_t f) {
     int rc = any_within(a->b->rules[f]) ? rename_within(a, f) : 0;
     for (size_t i = 0; rc == 0 && i < a->b->nitems; i++)
         rc = is_open(a, f, i) ? match_item(a, f, i) : 0;
-    return rc;
+    return rc == 0 && a->b->options->explain ? explain_file(a, f) : rc;
 }
 
-static int check_closed(struct apply *a) {
-    const char *closed = NULL;
-    for (size_t f = 0; f < a->b->nrules; f++)
-        if (a->b->rules[f]->closed)
-            closed = a->b->rules[f]->name;
-    for (size_t i = 0; closed && i < a->b->nitems; i++) {
+/* A closed file takes every tensor that those before it have left. */
+static int check_closed(struct apply *a, size_t f) {
+    for (size_t i = 0; i < a->b->nitems; i++) {
         const struct ckpt_item *item = &a->b->item[i];
-        if (item->in_model && !a->match[i].rule && a->match[i].joined_by == NOBODY)
-            return ckpt_fail(a->b->err, -EINVAL,
-                             "%s takes every tensor of its model, but has no rule for '%.*s'",
-                             closed, CKPT_TEXT_ARGS(item->key));
+        const struct match *m = &a->match[i];
+        if (!item->in_model || (m->rule && m->file <= f) || m->joined_by <= f)
+            continue;
+        return ckpt_fail(a->b->err, -EINVAL,
+                         "%s takes every tensor of its model, but has no rule for '%.*s'; "
+                         "--inspect --explain says what its rules say to it",
+                         a->b->rules[f]->name, CKPT_TEXT_ARGS(item->key));
     }
     return 0;
+}
+
+static int check_all_closed(struct apply *a) {
+    int rc = 0;
+    for (size_t f = 0; rc == 0 && f < a->b->nrules; f++)
+        rc = a->b->rules[f]->closed ? check_closed(a, f) : 0;
+    return rc;
 }
 
 static int match_all(struct apply *a) {
@@ -162,7 +186,7 @@ static int match_all(struct apply *a) {
             rc = ckpt_rule_note_lost(b, &a->keys, &b->item[i], &a->lost);
     if (rc == 0)
         rc = ckpt_rule_warn_lost(b, &a->lost);
-    return rc ? rc : check_closed(a);
+    return rc ? rc : check_all_closed(a);
 }
 
 /* --- what becomes of it --- */

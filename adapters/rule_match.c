@@ -25,9 +25,12 @@ static int put_before(struct ckpt_build *b, struct ckpt_text prefix, struct ckpt
     return 0;
 }
 
-int ckpt_rule_when_holds(struct ckpt_build *b, const struct ckpt_strmap *keys,
-                         const struct ckpt_rule_when *when, struct ckpt_rule *rule,
-                         struct ckpt_text key, struct ckpt_text prefix) {
+/* rule NULL: the keys are no templates (variants). 1 all conditions hold; 0, and *failed is the key
+ * that is absent or there against them; or negative. */
+static int when_holds(struct ckpt_build *b, const struct ckpt_strmap *keys,
+                      const struct ckpt_rule_when *when, struct ckpt_rule *rule,
+                      struct ckpt_text key, struct ckpt_text prefix,
+                      struct ckpt_rule_verdict *failed) {
     for (uint32_t i = 0; i < when->nexists + when->nabsent; i++) {
         const bool exists = i < when->nexists;
         struct ckpt_text name = exists ? when->exists[i] : when->absent[i - when->nexists];
@@ -36,34 +39,63 @@ int ckpt_rule_when_holds(struct ckpt_build *b, const struct ckpt_strmap *keys,
             rc = put_before(b, prefix, &name);
         if (rc)
             return rc;
-        if ((ckpt_strmap_get(keys, name) != CKPT_STRMAP_ABSENT) != exists)
-            return 0;
+        if ((ckpt_strmap_get(keys, name) != CKPT_STRMAP_ABSENT) == exists)
+            continue;
+        failed->key = name;
+        failed->key_is_there = !exists;
+        return 0;
     }
     return 1;
 }
 
-bool ckpt_rule_fits_tensor(const struct ckpt_rule *rule, const struct ckpt_item *item) {
-    const struct ckpt_tensor *t = item->tensor;
-    const char *kind = item->decision.rule_kind;
+static bool kind_fits(const struct ckpt_rule *rule, const char *kind) {
     bool fits = rule->nkind == 0;
     for (uint32_t i = 0; kind && i < rule->nkind; i++)
         fits |= strcmp(rule->kind[i], kind) == 0;
-    return fits && (!rule->ranks || (t->ndim <= 63 && (rule->ranks >> t->ndim & 1)));
+    return fits;
+}
+
+static bool rank_fits(const struct ckpt_rule *rule, uint32_t rank) {
+    return !rule->ranks || (rank <= 63 && (rule->ranks >> rank & 1));
+}
+
+static int judge(struct ckpt_build *b, const struct ckpt_strmap *keys,
+                 const struct ckpt_rules *file, struct ckpt_rule *rule,
+                 const struct ckpt_item *item, struct ckpt_text key, struct ckpt_text prefix,
+                 struct ckpt_rule_verdict *v) {
+    *v = (struct ckpt_rule_verdict){.kind = kind_fits(rule, item->decision.rule_kind),
+                                    .rank = rank_fits(rule, item->tensor->ndim)};
+    int rc = ckpt_regex_match(rule->match, key, b->err);
+    v->match = rc > 0;
+    if (rc > 0)
+        rc = when_holds(b, keys, &rule->when, rule, key, prefix, v);
+    if (rc > 0 && rule->when.variant >= 0)
+        rc = when_holds(b, keys, &file->variant[rule->when.variant], NULL, key, CKPT_TEXT(""), v);
+    v->when = rc > 0;
+    return rc < 0 ? rc : v->match && v->kind && v->rank && v->when;
+}
+
+int ckpt_rule_judge(struct ckpt_build *b, const struct ckpt_strmap *keys,
+                    const struct ckpt_rules *file, struct ckpt_rule *rule,
+                    const struct ckpt_item *item, struct ckpt_rule_verdict *v) {
+    return judge(b, keys, file, rule, item, item->key, CKPT_TEXT(""), v);
+}
+
+/* What is cheap to ask comes first. */
+int ckpt_rule_takes_below(struct ckpt_build *b, const struct ckpt_strmap *keys,
+                          const struct ckpt_rules *file, struct ckpt_rule *rule,
+                          const struct ckpt_item *item, struct ckpt_text below,
+                          struct ckpt_text prefix) {
+    struct ckpt_rule_verdict v;
+    if (!kind_fits(rule, item->decision.rule_kind) || !rank_fits(rule, item->tensor->ndim))
+        return 0;
+    return judge(b, keys, file, rule, item, below, prefix, &v);
 }
 
 int ckpt_rule_takes(struct ckpt_build *b, const struct ckpt_strmap *keys,
                     const struct ckpt_rules *file, struct ckpt_rule *rule,
                     const struct ckpt_item *item) {
-    const struct ckpt_text none = CKPT_TEXT("");
-    if (!ckpt_rule_fits_tensor(rule, item))
-        return 0;
-    int rc = ckpt_regex_match(rule->match, item->key, b->err);
-    if (rc > 0)
-        rc = ckpt_rule_when_holds(b, keys, &rule->when, rule, item->key, none);
-    if (rc > 0 && rule->when.variant >= 0)
-        rc = ckpt_rule_when_holds(b, keys, &file->variant[rule->when.variant], NULL, item->key,
-                                  none);
-    return rc;
+    return ckpt_rule_takes_below(b, keys, file, rule, item, item->key, CKPT_TEXT(""));
 }
 
 int ckpt_rule_index_keys(struct ckpt_build *b, struct ckpt_strmap *keys) {

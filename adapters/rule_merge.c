@@ -17,9 +17,10 @@
 struct merge {
     struct ckpt_build *b;
     struct ckpt_strmap keys;
-    struct ckpt_strmap made; /* by the storages: tied weights are computed once */
-    bool *used;              /* items that went into another */
-    size_t cap;              /* of model->computed */
+    struct ckpt_strmap made;     /* by the storages: tied weights are computed once */
+    bool *used;                  /* items that went into another */
+    size_t cap;                  /* of model->computed */
+    size_t last_file, last_rule; /* the last that computes */
 };
 
 static void merge_fini(struct merge *m) {
@@ -28,12 +29,20 @@ static void merge_fini(struct merge *m) {
 }
 #define ckpt_auto_merge merge_fini
 
-static bool any_computes(const struct ckpt_build *b) {
-    for (size_t f = 0; f < b->nrules; f++)
-        for (size_t r = 0; r < b->rules[f]->nrules; r++)
-            if (ckpt_rule_computes(&b->rules[f]->rule[r]))
-                return true;
-    return false;
+/* False: no rule computes. */
+static bool find_last(struct merge *m) {
+    const struct ckpt_build *const b = m->b;
+    bool found = false;
+    for (size_t f = 0; f < b->nrules; f++) {
+        for (size_t r = 0; r < b->rules[f]->nrules; r++) {
+            if (!ckpt_rule_computes(&b->rules[f]->rule[r]))
+                continue;
+            m->last_file = f;
+            m->last_rule = r;
+            found = true;
+        }
+    }
+    return found;
 }
 
 /* --- the computed blob --- */
@@ -134,17 +143,21 @@ static int merge_item(struct merge *m, struct ckpt_rules *file, struct ckpt_rule
     return replace(m, item, name, blob);
 }
 
-/* The first computing rule that fits. */
+/* The first rule that fits, if it computes. One that does not, and asks for no kind, keeps the item
+ * from the computing rules behind it: so a user's rule switches ours off. */
 static int match_item(struct merge *m, size_t i) {
     struct ckpt_build *const b = m->b;
-    for (size_t f = 0; f < b->nrules; f++) {
-        for (size_t r = 0; r < b->rules[f]->nrules; r++) {
+    for (size_t f = 0; f <= m->last_file; f++) {
+        const size_t end = f < m->last_file ? b->rules[f]->nrules : m->last_rule + 1;
+        for (size_t r = 0; r < end; r++) {
             struct ckpt_rule *const rule = &b->rules[f]->rule[r];
-            const int rc = ckpt_rule_computes(rule)
-                               ? ckpt_rule_takes(b, &m->keys, b->rules[f], rule, &b->item[i])
-                               : 0;
-            if (rc)
-                return rc < 0 ? rc : merge_item(m, b->rules[f], rule, i);
+            const int rc = rule->nkind || ckpt_rule_is_within(rule)
+                               ? 0
+                               : ckpt_rule_takes(b, &m->keys, b->rules[f], rule, &b->item[i]);
+            if (rc < 0 || (rc > 0 && !ckpt_rule_computes(rule)))
+                return rc < 0 ? rc : 0;
+            if (rc > 0)
+                return merge_item(m, b->rules[f], rule, i);
         }
     }
     return 0;
@@ -196,9 +209,9 @@ static int warn_originals(struct merge *m) {
 }
 
 int ckpt_merge_items(struct ckpt_build *b) {
-    if (!any_computes(b))
-        return 0;
     CKPT_AUTO(merge) struct merge m = {.b = b};
+    if (!find_last(&m))
+        return 0;
     m.used = ckpt_arena_array(&b->model->arena, b->nitems, sizeof *m.used);
     if (!m.used)
         return ckpt_fail_memory(b->err, "adapting tensors");

@@ -318,6 +318,8 @@ static int read_rule(struct ckpt_rule_reader *r, const cJSON *v, struct ckpt_rul
     rule->where = r->where;
     if (!cJSON_IsObject(v))
         return ckpt_fail(r->err, -EINVAL, "%s is %s, expected an object", r->where, type_name(v));
+    if (cJSON_IsString(get(v, "about")))
+        rule->about = ckpt_rule_copy(r, get(v, "about"));
     int rc = check_members(r, v, names);
     const cJSON *match = get(v, "match");
     if (rc == 0 && !cJSON_IsString(match))

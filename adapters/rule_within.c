@@ -11,6 +11,7 @@
  */
 #include <string.h>
 
+#include "adapters/explain.h"
 #include "adapters/rule.h"
 
 enum { LEVELS_MAX = 64 };
@@ -68,16 +69,15 @@ static int rename_below(struct ckpt_build *b, const struct ckpt_strmap *keys,
     const struct ckpt_text prefix = {before.s, was};
     for (size_t r = 0; r < file->nrules; r++) {
         struct ckpt_rule *rule = &file->rule[r];
-        if (!is_within(rule, d) || !ckpt_rule_fits_tensor(rule, item))
+        const int rc = is_within(rule, d)
+                           ? ckpt_rule_takes_below(b, keys, file, rule, item, below, prefix)
+                           : 0;
+        if (rc < 0)
+            return rc;
+        if (rc == 0)
             continue;
-        int rc = ckpt_regex_match(rule->match, below, b->err);
-        if (rc > 0)
-            rc = ckpt_rule_when_holds(b, keys, &rule->when, rule, below, prefix);
-        if (rc > 0 && rule->when.variant >= 0)
-            rc = ckpt_rule_when_holds(b, keys, &file->variant[rule->when.variant], NULL, below,
-                                      CKPT_TEXT(""));
-        if (rc)
-            return rc < 0 ? rc : put_name(b, rule, below, item, begin);
+        const int named = put_name(b, rule, below, item, begin);
+        return named == 0 && b->options->explain ? ckpt_explain_within(b, item, rule) : named;
     }
     return 0;
 }

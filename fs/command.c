@@ -10,9 +10,18 @@
 
 #include "base/text.h"
 
-enum long_option { OPT_INSPECT = 256, OPT_VERIFY, OPT_EXPORT, OPT_CAT, OPT_JSON, OPT_FOREGROUND };
+enum long_option {
+    OPT_INSPECT = 256,
+    OPT_EXPLAIN,
+    OPT_VERIFY,
+    OPT_EXPORT,
+    OPT_CAT,
+    OPT_JSON,
+    OPT_FOREGROUND
+};
 
 static const struct option long_options[] = {{"inspect", no_argument, NULL, OPT_INSPECT},
+                                             {"explain", required_argument, NULL, OPT_EXPLAIN},
                                              {"verify", no_argument, NULL, OPT_VERIFY},
                                              {"export", required_argument, NULL, OPT_EXPORT},
                                              {"cat", required_argument, NULL, OPT_CAT},
@@ -25,6 +34,8 @@ static const struct option long_options[] = {{"inspect", no_argument, NULL, OPT_
 const char ckpt_command_help[] =
     "usage: mount.ckpt SOURCE MOUNTPOINT [-o OPTION[,OPTION...]]...\n"
     "       mount.ckpt --inspect [--json] [-o ...] SOURCE    what would be shown; nothing mounted\n"
+    "       mount.ckpt --inspect --explain KEY [--json] [-o ...] SOURCE\n"
+    "                                                        why a tensor becomes what it does\n"
     "       mount.ckpt --verify [-o ...] SOURCE              the forward check; 0 PASS, 1 DIFF\n"
     "       mount.ckpt --export OUT.safetensors [-o ...] SOURCE\n"
     "       mount.ckpt --cat PATH [-o ...] SOURCE            one file of the tree\n"
@@ -109,6 +120,9 @@ static int take(struct ckpt_command *c, int flag, struct pending *options, const
         return 0;
     case OPT_INSPECT:
         return set_action(c, CKPT_ACTION_INSPECT, err);
+    case OPT_EXPLAIN:
+        c->explain = optarg;
+        return set_action(c, CKPT_ACTION_INSPECT, err);
     case OPT_VERIFY:
         return set_action(c, CKPT_ACTION_VERIFY, err);
     case OPT_EXPORT:
@@ -157,6 +171,8 @@ static int check_all_given(const struct ckpt_command *c, struct ckpt_err *err) {
     int rc = check_given("SOURCE", c->source, err);
     if (rc == 0)
         rc = check_given("MOUNTPOINT", c->mountpoint, err);
+    if (rc == 0)
+        rc = check_given("KEY of --explain", c->explain, err);
     if (rc == 0)
         rc = check_given(c->action == CKPT_ACTION_CAT ? "PATH of --cat" : "OUT of --export",
                          c->path, err);

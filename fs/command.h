@@ -27,7 +27,8 @@ enum ckpt_action {
 struct ckpt_command {
     enum ckpt_action action;
     const char *source, *mountpoint;
-    const char *path; /* of --export: OUT; of --cat: the file of the tree */
+    const char *path;    /* of --export: OUT; of --cat: the file of the tree */
+    const char *explain; /* of --inspect: the key to explain; NULL: none */
     bool json, sloppy, fake, verbose, foreground;
     struct ckpt_options options;
 };
@@ -44,6 +45,7 @@ int ckpt_exit_code(int error);
 /* Each does its work and returns an exit code, or a negative errno with the sentence in err. */
 int ckpt_cmd_mount(const struct ckpt_command *c, struct ckpt_err *err) CKPT_CHECKED;
 int ckpt_cmd_inspect(const struct ckpt_command *c, struct ckpt_err *err) CKPT_CHECKED;
+int ckpt_cmd_explain(const struct ckpt_command *c, struct ckpt_err *err) CKPT_CHECKED;
 int ckpt_cmd_verify(const struct ckpt_command *c, struct ckpt_err *err) CKPT_CHECKED;
 int ckpt_cmd_export(const struct ckpt_command *c, struct ckpt_err *err) CKPT_CHECKED;
 int ckpt_cmd_cat(const struct ckpt_command *c, struct ckpt_err *err) CKPT_CHECKED;

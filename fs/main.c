@@ -23,7 +23,7 @@ static int run(const struct ckpt_command *c, struct ckpt_err *err) {
     case CKPT_ACTION_MOUNT:
         return ckpt_cmd_mount(c, err);
     case CKPT_ACTION_INSPECT:
-        return ckpt_cmd_inspect(c, err);
+        return c->explain ? ckpt_cmd_explain(c, err) : ckpt_cmd_inspect(c, err);
     case CKPT_ACTION_VERIFY:
         return ckpt_cmd_verify(c, err);
     case CKPT_ACTION_EXPORT:

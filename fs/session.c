@@ -109,9 +109,8 @@ static int build_tree(struct ckpt_session *s, struct ckpt_err *err) {
     return rc;
 }
 
-static int open_session(struct ckpt_session *s, const char *source, struct ckpt_err *err) {
+static int open_source(struct ckpt_session *s, const char *source, struct ckpt_err *err) {
     const struct ckpt_options *o = s->options;
-    struct ckpt_adapt_options adapt = o->adapt;
     s->source = ckpt_options_absolute(&s->arena, source);
     if (!s->source)
         return ckpt_fail_memory(err, "opening the checkpoint");
@@ -121,8 +120,12 @@ static int open_session(struct ckpt_session *s, const char *source, struct ckpt_
     int rc = ckpt_checkpoint_open(s->source, &o->open, &s->checkpoint, err);
     if (rc == 0)
         ckpt_decoded_cache_limit(s->checkpoint->decoded, o->cache);
-    if (rc == 0)
-        rc = ckpt_session_open_graph(s, err);
+    return rc ? rc : ckpt_session_open_graph(s, err);
+}
+
+static int open_session(struct ckpt_session *s, const char *source, struct ckpt_err *err) {
+    struct ckpt_adapt_options adapt = s->options->adapt;
+    int rc = open_source(s, source, err);
     adapt.graph = s->graph;
     if (rc == 0)
         rc = ckpt_model_build(s->checkpoint, &adapt, &s->model, err);
@@ -132,21 +135,32 @@ static int open_session(struct ckpt_session *s, const char *source, struct ckpt_
     return build_tree(s, err);
 }
 
-int ckpt_session_open(const char *source, const struct ckpt_options *options,
-                      struct ckpt_session **out, struct ckpt_err *err) {
+static int open_by(int (*open)(struct ckpt_session *s, const char *source, struct ckpt_err *err),
+                   const char *source, const struct ckpt_options *options,
+                   struct ckpt_session **out, struct ckpt_err *err) {
     struct ckpt_session *s = calloc(1, sizeof *s);
     if (!s)
         return ckpt_fail_memory(err, "opening the checkpoint");
     s->options = options;
     pthread_mutex_init(&s->below_source.mu, NULL);
     pthread_mutex_init(&s->npy.mu, NULL);
-    const int rc = open_session(s, source, err);
+    const int rc = open(s, source, err);
     if (rc < 0) {
         ckpt_session_close(s);
         return rc;
     }
     *out = s;
     return 0;
+}
+
+int ckpt_session_open(const char *source, const struct ckpt_options *options,
+                      struct ckpt_session **out, struct ckpt_err *err) {
+    return open_by(open_session, source, options, out, err);
+}
+
+int ckpt_session_open_source(const char *source, const struct ckpt_options *options,
+                             struct ckpt_session **out, struct ckpt_err *err) {
+    return open_by(open_source, source, options, out, err);
 }
 
 int ckpt_session_start(struct ckpt_session *s, bool prefetch, struct ckpt_err *err) {

@@ -62,6 +62,9 @@ struct ckpt_session {
 /* Opens, adapts and lays out the tree, without a thread. The options must outlive the session. */
 int ckpt_session_open(const char *source, const struct ckpt_options *options,
                       struct ckpt_session **out, struct ckpt_err *err) CKPT_CHECKED;
+/* Only the checkpoint and its graph: neither a model nor a tree. */
+int ckpt_session_open_source(const char *source, const struct ckpt_options *options,
+                             struct ckpt_session **out, struct ckpt_err *err) CKPT_CHECKED;
 /* Starts the reader and its worker: after the fork of a daemon. */
 int ckpt_session_start(struct ckpt_session *s, bool prefetch, struct ckpt_err *err) CKPT_CHECKED;
 void ckpt_session_close(struct ckpt_session *s); /* NULL is fine */
