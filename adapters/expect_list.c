@@ -134,7 +134,7 @@ static int read_members(struct parser *p, struct ckpt_parameter *q) {
 static int read_object(struct parser *p) {
     int t;
     while ((t = ckpt_json_next(&p->json)) == CKPT_JSON_KEY) {
-        struct ckpt_parameter *q;
+        struct ckpt_parameter *q = NULL;
         const struct ckpt_text name = p->json.text;
         t = ckpt_json_next(&p->json);
         int rc = t < 0 ? t : 0;
