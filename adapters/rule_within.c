@@ -39,22 +39,37 @@ static bool is_within(const struct ckpt_rule *rule, const struct ckpt_decision *
     return false;
 }
 
+/* An item's key as one module sees it: what stands below the module, now and before any rule. */
+struct below {
+    struct ckpt_text text;
+    size_t begin;            /* of it in the item's key */
+    struct ckpt_text prefix; /* the key before any rule, up to the module */
+};
+
+static struct below look_below(const struct ckpt_item *item, const struct ckpt_decision *d,
+                               struct ckpt_text before) {
+    const size_t n = segments_below(item->torch_key, d->facts->path);
+    const size_t begin = begin_of_last(item->key, n);
+    return (struct below){
+        {item->key.s + begin, item->key.n - begin}, begin, {before.s, begin_of_last(before, n)}};
+}
+
 /* What the rule makes of the part below the module, put behind what stands before it. */
-static int put_name(struct ckpt_build *b, struct ckpt_rule *rule, struct ckpt_text below,
-                    struct ckpt_item *item, size_t begin) {
+static int put_name(struct ckpt_build *b, struct ckpt_rule *rule, const struct below *below,
+                    struct ckpt_item *item) {
     const struct ckpt_rule_target *target = &rule->target[0];
     struct ckpt_text name;
     if (!target->name.s)
         return 0;
-    const int rc = ckpt_rule_expand(b, rule, below, target->name, 0, &name);
+    const int rc = ckpt_rule_expand(b, rule, below->text, target->name, 0, &name);
     if (rc)
         return rc;
-    char *s = ckpt_arena_alloc(&b->model->arena, begin + name.n + 1);
+    char *s = ckpt_arena_alloc(&b->model->arena, below->begin + name.n + 1);
     if (!s)
         return ckpt_fail_memory(b->err, "applying a rule");
-    memcpy(s, item->key.s, begin);
-    memcpy(s + begin, name.s, name.n);
-    item->key = (struct ckpt_text){s, begin + name.n};
+    memcpy(s, item->key.s, below->begin);
+    memcpy(s + below->begin, name.s, name.n);
+    item->key = (struct ckpt_text){s, below->begin + name.n};
     item->renamed = true;
     return 0;
 }
@@ -63,20 +78,19 @@ static int put_name(struct ckpt_build *b, struct ckpt_rule *rule, struct ckpt_te
 static int rename_below(struct ckpt_build *b, const struct ckpt_strmap *keys,
                         const struct ckpt_rules *file, const struct ckpt_decision *d,
                         struct ckpt_text before, struct ckpt_item *item) {
-    const size_t n = segments_below(item->torch_key, d->facts->path);
-    const size_t begin = begin_of_last(item->key, n), was = begin_of_last(before, n);
-    const struct ckpt_text below = {item->key.s + begin, item->key.n - begin};
-    const struct ckpt_text prefix = {before.s, was};
+    struct below below = {0};
     for (size_t r = 0; r < file->nrules; r++) {
         struct ckpt_rule *rule = &file->rule[r];
-        const int rc = is_within(rule, d)
-                           ? ckpt_rule_takes_below(b, keys, file, rule, item, below, prefix)
-                           : 0;
+        if (!is_within(rule, d))
+            continue;
+        if (!below.text.s)
+            below = look_below(item, d, before);
+        const int rc = ckpt_rule_takes_below(b, keys, file, rule, item, below.text, below.prefix);
         if (rc < 0)
             return rc;
         if (rc == 0)
             continue;
-        const int named = put_name(b, rule, below, item, begin);
+        const int named = put_name(b, rule, &below, item);
         return named == 0 && b->options->explain ? ckpt_explain_within(b, item, rule) : named;
     }
     return 0;
