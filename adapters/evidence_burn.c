@@ -21,6 +21,7 @@
 
 #include "adapters/build.h"
 #include "adapters/evidence.h"
+#include "adapters/recorded_kinds.h"
 
 /* --- modules and their children --------------------------------------------------------------- */
 
@@ -262,13 +263,15 @@ static void look_at_children(struct survey *s) {
 
 static void decide(struct ckpt_decision *d, const char *kind, const char *by) {
     if (d->kind)
-        return; /* the option said it */
+        return; /* it was said */
     d->kind = d->rule_kind = kind;
     d->decided_by = by;
 }
 
-static bool by_option(const struct ckpt_decision *d) {
-    return d->decided_by && strcmp(d->decided_by, "option") == 0;
+/* By the user, or by whoever saved the file. */
+static bool is_said(const struct ckpt_decision *d) {
+    return d->decided_by &&
+           (strcmp(d->decided_by, "option") == 0 || strcmp(d->decided_by, "record") == 0);
 }
 
 static void decide_composite(struct survey *s, size_t i) {
@@ -292,7 +295,7 @@ static bool is_recurrent(const char *kind) {
 /* One of the layers was said to be a module of its own: then so are all. */
 static bool layers_are_modules(const struct survey *s, size_t list) {
     for (size_t k = 0; k < s->note[list].nlayers; k++)
-        if (by_option(&s->m.decision[numbered(s, list, k)]))
+        if (is_said(&s->m.decision[numbered(s, list, k)]))
             return true;
     return false;
 }
@@ -304,7 +307,7 @@ static void forget(struct ckpt_decision *d) {
 /* Outer modules first: what is a part of one is nothing by itself. */
 static void forget_parts(struct survey *s) {
     for (size_t i = 0; i < s->m.n; i++)
-        if (s->note[i].several && !by_option(&s->m.decision[i]) && layers_are_modules(s, i))
+        if (s->note[i].several && !is_said(&s->m.decision[i]) && layers_are_modules(s, i))
             forget(&s->m.decision[i]);
     for (size_t i = 0; i < s->m.n; i++) {
         if (!s->note[i].several || !is_recurrent(s->m.decision[i].kind))
@@ -416,6 +419,8 @@ int ckpt_decide_burn_modules(struct ckpt_build *b) {
         return rc;
     look_at_children(&s);
     rc = ckpt_decide_by_options(b, &s.m);
+    if (rc == 0)
+        rc = ckpt_decide_by_record(b, &s.m, &s.by_path);
     if (rc)
         return rc;
     decide_all(&s);

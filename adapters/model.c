@@ -8,6 +8,7 @@
 #include "adapters/build.h"
 #include "adapters/expect.h"
 #include "adapters/explain.h"
+#include "adapters/recorded_kinds.h"
 
 void ckpt_model_free(struct ckpt_model *m) {
     if (!m)
@@ -107,7 +108,11 @@ static int finish(struct ckpt_build *b) {
         rc = ckpt_check_keys(b);
     if (rc == 0)
         rc = ckpt_lay_out_paths(b);
-    return rc ? rc : ckpt_find_ties(b);
+    if (rc == 0)
+        rc = ckpt_find_ties(b);
+    const bool to_burn =
+        b->options->layout == CKPT_LAYOUT_BURN && strcmp(b->model->dialect, "torch") == 0;
+    return rc == 0 && to_burn ? ckpt_record_kinds(b) : rc;
 }
 
 static int begin(struct ckpt_build *b, const struct ckpt_checkpoint *c,

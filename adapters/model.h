@@ -115,8 +115,8 @@ struct ckpt_adapted {
     struct {
         struct ckpt_text path; /* of the module in the PyTorch names before map and renumbering */
         const char *kind; /* "linear", "norm", "conv" ... of the kinds in DESIGN; NULL unknown */
-        const char
-            *decided_by; /* "option", "graph", "class", "structure", "name", "default"; NULL */
+        const char *decided_by; /* "option", "record", "graph", "class", "structure", "name",
+                                   "default"; NULL */
         const struct ckpt_module *record;   /* class and attributes, where the file has them */
         const struct ckpt_decision *within; /* the modules that hold it (adapters/evidence.h) */
     } module;
@@ -144,6 +144,8 @@ struct ckpt_model {
     size_t ncomputed;
     struct ckpt_text *list; /* the lists that were renumbered: "net: 0, 2 are now 0 to 1" */
     size_t nlists;
+    struct ckpt_text kinds; /* what burn's names cannot say, for the file's metadata; .s NULL: none
+                               (adapters/recorded_kinds.h) */
     size_t nrenamed, nrenumbered, ntransposed, ncast;
     const struct ckpt_expect *expect; /* what burn would say (adapters/expect.h); NULL: not asked */
     struct ckpt_arena arena;

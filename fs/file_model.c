@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "adapters/recorded_kinds.h"
 #include "base/cleanup.h"
 #include "formats/safetensors_write.h"
 #include "fs/layout_name.h"
@@ -18,6 +19,12 @@ static bool belongs(const struct ckpt_adapted *t) {
     return t->in_model && ckpt_st_can_hold(t->dtype);
 }
 
+/* The source's record of kinds is about burn's names: true of them, and of nothing else. */
+static bool keeps_kinds(const struct ckpt_model *m) {
+    return m->layout == CKPT_LAYOUT_SOURCE ||
+           (m->layout == CKPT_LAYOUT_BURN && strcmp(m->dialect, "burn") == 0);
+}
+
 /* Our pairs first, then the source's own but those that ours replace. With layout=source the file
  * is as it was: what it said about its layout stays true. */
 static size_t collect_metadata(const struct ckpt_session *s, struct ckpt_pair *pair) {
@@ -26,8 +33,12 @@ static size_t collect_metadata(const struct ckpt_session *s, struct ckpt_pair *p
     size_t n = 0;
     pair[n++] = (struct ckpt_pair){CKPT_TEXT("format"), CKPT_TEXT("pt")};
     pair[n++] = (struct ckpt_pair){layout_key, ckpt_text_of(ckpt_layout_name(s->model->layout))};
+    if (s->model->kinds.s)
+        pair[n++] = (struct ckpt_pair){CKPT_TEXT(CKPT_RECORDED_KINDS_KEY), s->model->kinds};
     for (size_t i = 0; i < c->nmetadata; i++) {
         const struct ckpt_pair *own = &c->metadata[i];
+        if (ckpt_text_is(own->key, CKPT_RECORDED_KINDS_KEY) && !keeps_kinds(s->model))
+            continue;
         if (ckpt_text_eq(own->key, layout_key) && s->model->layout == CKPT_LAYOUT_SOURCE)
             pair[1].value = own->value;
         else if (!ckpt_text_is(own->key, "format") && !ckpt_text_eq(own->key, layout_key))
@@ -63,7 +74,7 @@ static void add_tensors(struct ckpt_session *s, const struct ckpt_st_item *item,
 static int write_header(const struct ckpt_session *s, struct ckpt_st_item *item, size_t n,
                         struct ckpt_str *out, struct ckpt_err *err) {
     CKPT_AUTO(free)
-    struct ckpt_pair *pair = calloc(s->checkpoint->nmetadata + 2, sizeof *pair);
+    struct ckpt_pair *pair = calloc(s->checkpoint->nmetadata + 3, sizeof *pair);
     if (!pair)
         return ckpt_fail_memory(err, "writing model.safetensors");
     const size_t npairs = collect_metadata(s, pair);

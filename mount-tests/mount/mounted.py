@@ -86,9 +86,9 @@ def safetensors(path):
     return out, meta
 
 
-def write_safetensors(path, tensors):
+def write_safetensors(path, tensors, metadata=None):
     """{key: (dtype, shape, bytes)} to a file."""
-    header, body = {}, b""
+    header, body = {"__metadata__": metadata} if metadata else {}, b""
     for k, (dtype, shape, data) in tensors.items():
         header[k] = {"dtype": dtype, "shape": shape, "data_offsets": [len(body), len(body) + len(data)]}
         body += data

@@ -18,15 +18,9 @@ def there_and_back(d, source, *opts):
         return None
     p = export(burn, source, "contiguous=off", "prefix=keep", *opts)
     assert p.returncode == 0, (source, p.stderr)
-    p = export(back, burn, "layout=torch", "prefix=keep", *norm_first(source))
+    p = export(back, burn, "layout=torch", "prefix=keep")
     assert p.returncode == 0, (source, p.stderr)
     return safetensors(torch)[0], safetensors(back)[0]
-
-
-def norm_first(source):
-    """What burn's names do not say of a layer with norm_first=True."""
-    kind = os.path.basename(source).split("_pre_")[0]
-    return [rf"kind=(^|\.)layers\.\d+$=>{kind}_layer:pre"] if kind in ("encoder", "decoder") else []
 
 
 def differences(a, b):
@@ -75,6 +69,77 @@ def test_safetensors():
 def test_as_burn_stores_adapter_leaves_it():
     for folder in ("a1", "burn-nn"):
         check(folder, 2, "modules=store")
+
+
+def floats(*shapes):
+    """Tensors "KEY 2,3" whose elements are all different."""
+    count, out = 0, {}
+    for line in shapes:
+        key, _, shape = line.partition(" ")
+        shape = [int(n) for n in shape.split(",")]
+        n = 1
+        for d in shape:
+            n *= d
+        out[key] = ("F32", shape, struct.pack(f"<{n}f", *range(count, count + n)))
+        count += n
+    return out
+
+
+def linear(path, n):
+    return [f"{path}.weight {n},{n}", f"{path}.bias {n}"]
+
+
+# Names and shapes that mean another thing on the way back than on the way there: the file says which.
+TRAPS = [
+    (["tok.weight 5,4"], ["kind=^tok$=>embedding"]),
+    (["wte.weight 5,4"], ["kind=^wte$=>linear"]),
+    (["c.weight 4,8", "c.bias 8"], []),  # Hugging Face's Conv1D
+    (linear("c", 4), ["kind=^c$=>conv1d_hf"]),
+    (linear("c", 4), ["kind=^c$=>other"]),
+    (["block.gamma 4"], []),
+    (["block.gamma 4", "block.beta 4"], []),
+    (["snake.alpha 4"], []),
+    ([*linear("a.query", 4), *linear("a.key", 4), *linear("a.value", 4), *linear("a.output", 4)], []),
+    ([f"r.{k}.{w}_{x}_l0 {n}" for k in "01" for w, n in (("weight", "8,2"), ("bias", "8")) for x in ("ih", "hh")], []),
+    ([f"r.{w}_{x}_l{k} {n}" for k in "01" for w, n in (("weight", "8,2"), ("bias", "8")) for x in ("ih", "hh")], []),
+]
+
+
+def test_traps():
+    for shapes, opts in TRAPS:
+        with tempfile.TemporaryDirectory() as d:
+            source = os.path.join(d, "source.safetensors")
+            write_safetensors(source, floats(*shapes))
+            want, got = there_and_back(d, source, *opts)
+            assert want == floats(*shapes)
+            assert got == want, (shapes, opts, [(k, t[1]) for k, t in got.items()])
+
+
+def test_the_record_is_small_and_ours():
+    with tempfile.TemporaryDirectory() as d:
+        out, again = os.path.join(d, "out.safetensors"), os.path.join(d, "again.safetensors")
+        for folder, name, kinds in (("a1", "a1_full.pt", None), ("burn-nn", "norms_full.pt", None),
+                                    ("burn-nn", "encoder_pre_relu_full.pt", ["encoder_layer:pre"] * 2)):
+            export(out, fixture(folder, name))
+            record = safetensors(out)[1].get("mount.ckpt.kinds")
+            assert (record and list(json.loads(record).values())) == kinds, record
+            export(again, out)
+            assert read(again) == read(out), "from burn to burn nothing changes"
+            export(again, out, "layout=torch")
+            assert "mount.ckpt.kinds" not in safetensors(again)[1]
+
+
+def test_a_record_that_makes_no_sense():
+    with tempfile.TemporaryDirectory() as d:
+        source = os.path.join(d, "source.safetensors")
+        for record in ("", "[", "{}x", "[]", '{"fc":1}', '{"fc":"liner"}', '{"fc":"mha"}', '{"no":"linear"}', '{"fc":"linear"'):
+            write_safetensors(source, floats(*linear("fc", 4)), {"producer": "burn", "mount.ckpt.kinds": record})
+            p = run("--inspect", "--json", *options("layout=torch"), source)
+            assert p.returncode == 0, (record, p.stderr)
+            index = json.loads(p.stdout)
+            assert index["tensors"][0]["ops"] == ["transpose"], record
+            warned = any("mount.ckpt.kinds" in w for w in index["warnings"])
+            assert warned == (record not in ('{"fc":"mha"}', '{"no":"linear"}')), (record, index["warnings"])
 
 
 if __name__ == "__main__":
