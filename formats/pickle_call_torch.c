@@ -267,7 +267,18 @@ static int call_load_from_bytes(struct pickle_vm *vm, const struct ckpt_value *a
     return vm->hooks->nested_storage(vm->hooks->user, bytes->text, out, vm->err);
 }
 
+/* OptimizedModule(module, context): what torch.compile wraps around a module, which is shown. */
+static int call_compiled(struct pickle_vm *vm, const struct ckpt_value *args,
+                         struct ckpt_value **out) {
+    struct ckpt_value *module = pickle_arg_at(args, 0);
+    (void)vm;
+    if (pickle_is(module, CKPT_VALUE_MODULE))
+        *out = module;
+    return 0;
+}
+
 const struct pickle_call pickle_calls_torch[] = {
+    {"torch._dynamo.eval_frame", "OptimizedModule", call_compiled},
     {"torch._utils", "_rebuild_tensor", call_rebuild_tensor},
     {"torch._utils", "_rebuild_tensor_v2", call_rebuild_tensor},
     {"torch._utils", "_rebuild_tensor_v3", call_rebuild_tensor_v3},

@@ -39,6 +39,18 @@ static void test_tensors_in_objects(void **state) {
     ckpt_checkpoint_close(c);
 }
 
+/* What torch.compile wrapped is the module itself. */
+static void test_compiled(void **state) {
+    struct ckpt_checkpoint *c = open_or_fail(FOLDER "compiled_full.pt");
+    (void)state;
+    assert_int_equal(c->ntensors, 2);
+    assert_string_equal(c->tensors[0].key.s, "0.weight");
+    assert_int_equal(c->nmodules, 2);
+    assert_string_equal(c->modules[1].cls.s, "torch.nn.modules.linear.Linear");
+    assert_int_equal(c->nopaque, 0);
+    ckpt_checkpoint_close(c);
+}
+
 static void check_json(const struct ckpt_checkpoint *c, const char *key, const char *expected) {
     struct ckpt_str json = {0};
     struct ckpt_json_out w = {.out = &json};
@@ -138,6 +150,7 @@ static void test_danger_table(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tensors_in_objects),
+        cmocka_unit_test(test_compiled),
         cmocka_unit_test(test_objects_as_values),
         cmocka_unit_test(test_globals),
         cmocka_unit_test(test_dangers),
