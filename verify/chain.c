@@ -6,6 +6,7 @@
  *                                                                          once on served bytes
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -111,10 +112,12 @@ static bool find_steps(struct ckpt_verification *v, struct chain *c) {
 
 /* ---- running ---- */
 
+/* The first step gets all inputs, every other one what the step before it gave. */
 static int run_side(struct ckpt_verification *v, const struct chain *c, enum ckpt_side side,
                     const struct ckpt_inputs *input, struct ckpt_array *out, struct ckpt_err *err) {
-    CKPT_AUTO(inputs) struct ckpt_inputs x = {.n = 1};
-    x.at[0] = ckpt_array_ref(&input->at[0]);
+    CKPT_AUTO(inputs) struct ckpt_inputs x = {.n = input->n};
+    for (uint32_t i = 0; i < input->n; i++)
+        x.at[i] = ckpt_array_ref(&input->at[i]);
     for (size_t i = 0; i < c->n; i++) {
         struct ckpt_array y;
         const int rc = ckpt_plan_run(&c->at[i].plan, side, v->reader, &x, &v->exec, &y, err);
@@ -122,22 +125,30 @@ static int run_side(struct ckpt_verification *v, const struct chain *c, enum ckp
             return rc == -EINTR ? rc
                                 : ckpt_fail_in(err, "chain: step %zu, %.*s", i + 1,
                                                CKPT_TEXT_ARGS(c->at[i].name));
-        ckpt_array_fini(&x.at[0]);
+        ckpt_inputs_fini(&x);
         x.at[0] = y;
+        x.n = 1;
     }
     *out = ckpt_array_ref(&x.at[0]);
     return 0;
 }
 
-/* input.0 of the reference, else a probe for the first layer. */
+/* input.0 of the reference (and input.1..., if the first step takes several), else a probe for the
+ * first layer. */
 static int make_input(struct ckpt_verification *v, const struct chain *c, struct ckpt_inputs *input,
                       struct ckpt_err *err) {
-    const struct ckpt_tensor *const recorded =
-        ckpt_reference_get(&v->reference, CKPT_TEXT(""), "input.0");
-    input->n = 1;
-    if (recorded)
-        return ckpt_source_load(recorded, false, &v->exec.memory, &input->at[0], err);
-    v->chain.seeded = true;
+    const uint32_t wanted = c->at[0].plan.nprobes > 1 ? c->at[0].plan.nprobes : 1;
+    char name[16] = "input.0";
+    const struct ckpt_tensor *recorded = ckpt_reference_get(&v->reference, CKPT_TEXT(""), name);
+    int rc = 0;
+    v->chain.seeded = !recorded;
+    while (rc == 0 && recorded && input->n < wanted) {
+        rc = ckpt_source_load(recorded, false, &v->exec.memory, &input->at[input->n++], err);
+        snprintf(name, sizeof(name), "input.%u", input->n);
+        recorded = ckpt_reference_get(&v->reference, CKPT_TEXT(""), name);
+    }
+    if (!v->chain.seeded)
+        return rc;
     for (size_t i = 0; i < c->n; i++)
         if (c->at[i].is_layer)
             return ckpt_plan_make_probe(&c->at[i].plan, c->at[i].name, &v->exec, input, err);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/size.h"
 #include "verify/op.h"
 
 struct attention {
@@ -59,11 +60,10 @@ static int check_shapes(struct attention *a, bool grouped, struct ckpt_err *err)
     a->s = k->shape[n - 2];
     a->width = v->shape[n - 1];
     a->heads = 1;
+    fits = ckpt_blas_fits(a->l, a->s, a->e > a->width ? a->e : a->width);
     for (uint32_t d = 0; d + 2 < n; d++)
-        a->heads *= q->shape[d];
-    return ckpt_blas_fits(a->l, a->s, a->e > a->width ? a->e : a->width)
-               ? 0
-               : ckpt_fail(err, -EOVERFLOW, "a dimension beyond 2^31");
+        fits = fits && ckpt_mul_i64(a->heads, q->shape[d], &a->heads);
+    return fits ? 0 : ckpt_fail(err, -EOVERFLOW, "a dimension beyond 2^31");
 }
 
 /* The mask may be of another dtype than F32, which ckpt_call_array insists on. */

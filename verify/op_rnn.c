@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/size.h"
 #include "verify/op.h"
 
 /* One unit: x and h are its gates, `gate` elements apart, from the input and from the state. */
@@ -259,9 +260,11 @@ static int take_arguments(struct rnn *r, const struct ckpt_array *x, struct ckpt
     r->hidden = columns(&r->params->list.v[1]);
     r->steps = x->shape[0];
     r->batch = x->shape[1];
-    return ckpt_blas_fits(r->kind->gates * r->hidden, r->steps * r->batch, x->shape[2])
-               ? 0
-               : ckpt_fail(err, -EOVERFLOW, "a dimension beyond 2^31");
+    int64_t rows = 0;
+    const bool fits = ckpt_blas_fits(r->hidden, r->batch, x->shape[2]) &&
+                      ckpt_mul_i64(r->steps, r->batch, &rows) &&
+                      ckpt_blas_fits(rows, r->steps, r->kind->gates * r->hidden);
+    return fits ? 0 : ckpt_fail(err, -EOVERFLOW, "a dimension beyond 2^31");
 }
 
 /* Swaps the first two dimensions if batch_first: sequences are walked step by step. */

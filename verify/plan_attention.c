@@ -66,5 +66,9 @@ static void set_probes(struct ckpt_plan *p) {
 void ckpt_plan_attention(const struct ckpt_layer *l, struct ckpt_plan *p) {
     ckpt_plan_attention_attributes(l, p);
     set_probes(p);
+    if (ckpt_plan_has(p, "", "bias_k"))
+        p->otherwise = "burn's attention has no add_bias_kv";
+    else if (ckpt_scope_bool(&(struct ckpt_scope){.plan = p}, "add_zero_attn"))
+        p->otherwise = "burn's attention has no add_zero_attn";
     ckpt_plan_forward(p, &ckpt_forward_attention);
 }

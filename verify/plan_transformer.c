@@ -76,19 +76,35 @@ static const char *known_activation(struct ckpt_text function) {
     return NULL;
 }
 
+/* An activation that is a module itself, registered below the layer's. */
+static const char *activation_module(const struct ckpt_layer *l, const struct ckpt_plan *p) {
+    const struct ckpt_checkpoint *const c = p->layers->model->checkpoint;
+    struct ckpt_plan plan;
+    for (size_t i = 0; i < c->nmodules; i++) {
+        const struct ckpt_module *const m = &c->modules[i];
+        if (m->parent < 0 || &c->modules[m->parent] != l->record ||
+            !ckpt_text_is(m->name, "activation") || !ckpt_plan_activation(m->name, m, &plan))
+            continue;
+        const bool plain = plan.nargs == 0 || (plan.arg[0].kind == CKPT_ARG_STRING &&
+                                               strcmp(plan.arg[0].string, "none") == 0);
+        return plain ? plan.op->name : strcmp(plan.op->name, "gelu") == 0 ? "gelu_tanh" : NULL;
+    }
+    return NULL;
+}
+
 static void add_activation(const struct ckpt_layer *l, struct ckpt_plan *p) {
     const struct ckpt_value *const v = ckpt_plan_attribute(l, "activation");
     const char *name = "relu";
     if (v && (v->kind == CKPT_VALUE_GLOBAL || v->kind == CKPT_VALUE_STR))
         name = known_activation(v->text);
     else if (l->record)
-        name = NULL;
+        name = activation_module(l, p);
     else
         ckpt_plan_assume(p, "activation");
     if (name)
         ckpt_plan_add_string(p, "activation", name);
     else
-        ckpt_plan_refuse(p, CKPT_STATUS_SKIP, "its activation is not one of PyTorch's functions");
+        ckpt_plan_refuse(p, CKPT_STATUS_SKIP, "its activation has no probe");
 }
 
 static int64_t width_of(const struct ckpt_plan *p) {

@@ -59,6 +59,21 @@ static bool all_finite(const struct ckpt_array *a) {
     return true;
 }
 
+static void explain_difference(const struct ckpt_verification *v, const struct ckpt_plan *plan,
+                               bool finite, struct ckpt_layer_result *r) {
+    if (!finite) {
+        r->status = CKPT_STATUS_SKIP;
+        ckpt_reason_set(&r->reason, "what the source computes is not finite: nothing to compare "
+                                    "with; its bytes are checked");
+        return;
+    }
+    ckpt_reason_set(&r->reason, "the served bytes do not compute what the source computes%s%s%s",
+                    plan->otherwise ? ": " : "", plan->otherwise ? plan->otherwise : "",
+                    v->model->ncast ? "; it may be the rounding of the cast, which atol= and "
+                                      "rtol= can allow for"
+                                    : "");
+}
+
 static int probe_seeded(struct ckpt_verification *v, const struct ckpt_plan *plan,
                         struct ckpt_layer_result *r, struct ckpt_err *err) {
     CKPT_AUTO(inputs) struct ckpt_inputs in = {0};
@@ -72,15 +87,8 @@ static int probe_seeded(struct ckpt_verification *v, const struct ckpt_plan *pla
         return rc;
     r->compared = true;
     r->status = (enum ckpt_status)rc;
-    if (r->status == CKPT_STATUS_DIFF && !all_finite(&out.torch)) {
-        r->status = CKPT_STATUS_SKIP;
-        ckpt_reason_set(&r->reason, "what the source computes is not finite: nothing to compare "
-                                    "with; its bytes are checked");
-    } else if (r->status == CKPT_STATUS_DIFF)
-        ckpt_reason_set(&r->reason, "the served bytes do not compute what the source computes%s",
-                        v->model->ncast ? "; it may be the rounding of the cast, which atol= and "
-                                          "rtol= can allow for"
-                                        : "");
+    if (r->status == CKPT_STATUS_DIFF)
+        explain_difference(v, plan, all_finite(&out.torch), r);
     return 0;
 }
 

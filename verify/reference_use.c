@@ -10,10 +10,19 @@ static bool is_of_model(struct ckpt_text key) {
     return ckpt_text_starts(key, "input.") || ckpt_text_starts(key, "output.");
 }
 
+/* The key without ".0", ".1"...: the first of several inputs and the only one are told alike. */
+static struct ckpt_text without_number(struct ckpt_text key) {
+    size_t n = key.n;
+    while (n > 0 && key.s[n - 1] >= '0' && key.s[n - 1] <= '9')
+        n--;
+    return n < key.n && n > 0 && key.s[n - 1] == '.' ? (struct ckpt_text){key.s, n - 1} : key;
+}
+
 /* "LAYER.input" or "LAYER.output" of a layer of the model; "input" of one that is a layer itself.
  */
 static bool is_of_layer(const struct ckpt_verification *v, struct ckpt_text key) {
     static const char *const names[] = {"input", "output"};
+    key = without_number(key);
     for (int i = 0; i < 2; i++) {
         const size_t n = strlen(names[i]);
         if (!ckpt_text_ends(key, names[i]))
