@@ -375,8 +375,8 @@ static void decide_leaf(const struct survey *s, size_t i, struct ckpt_decision *
         decide(d, is_linear(s, i) ? "linear" : "other", "structure");
     else if (w && w->ndim == 2)
         ckpt_evidence_name(f, false, d);
-    else if (w && w->ndim >= 3)
-        decide(d, "conv", "structure");
+    else
+        ckpt_evidence_structure(f, d); /* convolutions, and what kept PyTorch's names */
 }
 
 static void decide_all(struct survey *s) {

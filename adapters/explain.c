@@ -61,6 +61,13 @@ static const char *say_structure(struct ckpt_explain *e, const struct ckpt_build
                                       : "names and shapes of its tensors tell nothing";
 }
 
+/* Only files of ours have one: said where it decides. */
+static const char *say_record(struct ckpt_explain *e, const struct ckpt_build *b,
+                              const struct ckpt_decision *d) {
+    (void)e, (void)b, (void)d;
+    return "the file's metadata say so (mount.ckpt.kinds)";
+}
+
 static const char *say_name(struct ckpt_explain *e, const struct ckpt_build *b,
                             const struct ckpt_decision *d) {
     (void)e, (void)b;
@@ -77,8 +84,9 @@ static const struct {
     const char *name;
     const char *(*say)(struct ckpt_explain *e, const struct ckpt_build *b,
                        const struct ckpt_decision *d);
-} rungs[] = {{"option", say_option},       {"graph", say_graph}, {"class", say_class},
-             {"structure", say_structure}, {"name", say_name},   {"default", say_default}};
+} rungs[] = {{"option", say_option},  {"record", say_record},       {"graph", say_graph},
+             {"class", say_class},    {"structure", say_structure}, {"name", say_name},
+             {"default", say_default}};
 #define RUNGS (sizeof rungs / sizeof rungs[0])
 
 /* The rungs down to the one that decided; all, if none did. */
@@ -88,6 +96,8 @@ static int climb(struct ckpt_explain *e, const struct ckpt_build *b, const struc
     x->rung = ckpt_arena_array(&e->arena, RUNGS, sizeof *x->rung);
     for (size_t i = 0; x->rung && i < RUNGS && !decided; i++) {
         decided = decided_by(d, rungs[i].name);
+        if (!decided && rungs[i].say == say_record)
+            continue;
         const char *said = decided && i == 0 ? "-o kind=" : rungs[i].say(e, b, d);
         if (said && decided)
             said = ckpt_arena_printf(&e->arena, "%s: %s", said, d->kind);

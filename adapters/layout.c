@@ -72,7 +72,7 @@ static struct ckpt_element_map element_map(const struct ckpt_build *b,
     return map;
 }
 
-#define OPS_MAX (CKPT_RULE_OPS_MAX + 8)
+#define OPS_MAX (2 * CKPT_RULE_OPS_MAX + 8) /* the dialect's, the layout's, ours */
 
 static int name_ops(struct ckpt_build *b, const struct ckpt_shaped *shaped,
                     struct ckpt_adapted *t) {

@@ -120,6 +120,7 @@ struct ckpt_shaped {
     struct ckpt_part *part;
     uint32_t nparts;
     uint64_t turns;  /* as ckpt_adapted's */
+    uint32_t axis;   /* along which several parts are joined */
     const char **op; /* names for index.json, in order */
     uint32_t nops;
     enum ckpt_dtype cast;
@@ -150,6 +151,11 @@ int ckpt_shaped_add(struct ckpt_build *b, struct ckpt_shaped_list *list,
                     const struct ckpt_shaped *shaped) CKPT_CHECKED;
 
 /* --- between the files of the engine --- */
+
+/* The rank of what the item is by now. */
+static inline uint32_t ckpt_item_rank(const struct ckpt_item *item) {
+    return item->made ? item->made->ndim : item->tensor->ndim;
+}
 
 /* The template with the groups of the rule's match on key, and ${index}, put in. */
 int ckpt_rule_expand(struct ckpt_build *b, struct ckpt_rule *rule, struct ckpt_text key,
@@ -198,7 +204,7 @@ struct ckpt_piece {
     const struct ckpt_tensor *tensor; /* NULL: zeros */
     struct ckpt_view view;
     struct ckpt_view_op op[CKPT_RULE_OPS_MAX];
-    uint32_t nop;
+    uint32_t nop, ntorch; /* the first ntorch are the dialect's */
 };
 
 /* Pieces that follow one another along an axis. */
@@ -212,6 +218,9 @@ struct ckpt_pieces {
 
 int ckpt_pieces_start(struct ckpt_pieces *p, const struct ckpt_tensor *t,
                       struct ckpt_err *err) CKPT_CHECKED;
+/* The same with what an earlier stage made: rule_resume.c. */
+int ckpt_pieces_resume(struct ckpt_pieces *p, const struct ckpt_shaped *made, enum ckpt_dtype dtype,
+                       struct ckpt_err *err) CKPT_CHECKED;
 int ckpt_pieces_add_zeros(struct ckpt_pieces *p, const int64_t *shape, uint32_t ndim,
                           enum ckpt_dtype dtype, struct ckpt_err *err) CKPT_CHECKED;
 /* Appends another's pieces along the axis; refused unless the shapes fit. */

@@ -228,8 +228,10 @@ static int join(struct apply *a, struct ckpt_rule *rule, const struct ckpt_rule_
 static int run(struct apply *a, struct ckpt_rule *rule, const struct ckpt_rule_target *target,
                uint32_t nop, size_t item, int64_t index, struct ckpt_pieces *p) {
     const struct ckpt_tensor *t = a->b->item[item].tensor;
+    const struct ckpt_shaped *made = a->b->item[item].made;
     p->arena = &a->b->model->arena;
-    int rc = ckpt_pieces_start(p, t, a->b->err);
+    int rc = made ? ckpt_pieces_resume(p, made, t->dtype, a->b->err)
+                  : ckpt_pieces_start(p, t, a->b->err);
     for (uint32_t i = 0; rc == 0 && i < nop; i++) {
         const struct ckpt_rule_op *op = &target->op[i];
         if (op->kind == CKPT_RULE_CONCAT) {
@@ -261,6 +263,7 @@ static int keep_ops(struct ckpt_arena *a, const struct ckpt_piece *piece, struct
     }
     part->op = op;
     part->nop = piece->nop;
+    part->ntorch = piece->ntorch;
     return 0;
 }
 
@@ -295,6 +298,7 @@ static int keep(struct ckpt_arena *a, const struct ckpt_pieces *p, enum ckpt_dty
         return -ENOMEM;
     memcpy(shape, first->shape, first->ndim * sizeof *shape);
     out->turns = p->n > 1 ? turns(first, p->axis) : 1;
+    out->axis = p->axis;
     for (size_t i = 0; i < p->n; i++) {
         if (i > 0)
             shape[p->axis] += p->at[i].view.shape[p->axis];
@@ -307,11 +311,14 @@ static int keep(struct ckpt_arena *a, const struct ckpt_pieces *p, enum ckpt_dty
     return 0;
 }
 
-static int name_ops(struct ckpt_arena *a, const struct ckpt_rule_target *target,
-                    struct ckpt_shaped *out) {
-    out->op = ckpt_arena_array(a, target->nop, sizeof *out->op);
+static int name_ops(struct ckpt_arena *a, const struct ckpt_shaped *made,
+                    const struct ckpt_rule_target *target, struct ckpt_shaped *out) {
+    const uint32_t before = made ? made->nops : 0;
+    out->op = ckpt_arena_array(a, before + target->nop, sizeof *out->op);
     if (!out->op)
         return -ENOMEM;
+    for (; out->nops < before; out->nops++)
+        out->op[out->nops] = made->op[out->nops];
     for (uint32_t i = 0; i < target->nop; i++)
         out->op[out->nops++] = ckpt_rule_op_name(&target->op[i]);
     return 0;
@@ -330,7 +337,7 @@ static int make_target(struct apply *a, struct ckpt_rule *rule,
     if (rc)
         return ckpt_fail_in(b->err, "%s: '%.*s'", rule->where, CKPT_TEXT_ARGS(key));
     if (keep(&b->model->arena, &a->pieces, b->item[item].tensor->dtype, out) ||
-        name_ops(&b->model->arena, target, out))
+        name_ops(&b->model->arena, b->item[item].made, target, out))
         return ckpt_fail_memory(b->err, "applying rules");
     return 0;
 }

@@ -64,7 +64,7 @@ static int judge(struct ckpt_build *b, const struct ckpt_strmap *keys,
                  const struct ckpt_item *item, struct ckpt_text key, struct ckpt_text prefix,
                  struct ckpt_rule_verdict *v) {
     *v = (struct ckpt_rule_verdict){.kind = kind_fits(rule, item->decision.rule_kind),
-                                    .rank = rank_fits(rule, item->tensor->ndim)};
+                                    .rank = rank_fits(rule, ckpt_item_rank(item))};
     int rc = ckpt_regex_match(rule->match, key, b->err);
     v->match = rc > 0;
     if (rc > 0)
@@ -87,7 +87,7 @@ int ckpt_rule_takes_below(struct ckpt_build *b, const struct ckpt_strmap *keys,
                           const struct ckpt_item *item, struct ckpt_text below,
                           struct ckpt_text prefix) {
     struct ckpt_rule_verdict v;
-    if (!kind_fits(rule, item->decision.rule_kind) || !rank_fits(rule, item->tensor->ndim))
+    if (!kind_fits(rule, item->decision.rule_kind) || !rank_fits(rule, ckpt_item_rank(item)))
         return 0;
     return judge(b, keys, file, rule, item, below, prefix, &v);
 }

@@ -57,7 +57,7 @@ int ckpt_pieces_start(struct ckpt_pieces *p, const struct ckpt_tensor *t, struct
     if (rc)
         return rc;
     p->at[0].tensor = t;
-    p->at[0].nop = 0;
+    p->at[0].nop = p->at[0].ntorch = 0;
     p->n = 1;
     return ckpt_view_init(&p->at[0].view, t, err);
 }
@@ -75,7 +75,7 @@ int ckpt_pieces_add_zeros(struct ckpt_pieces *p, const int64_t *shape, uint32_t 
         return rc;
     struct ckpt_piece *z = &p->at[p->n++];
     z->tensor = NULL;
-    z->nop = 0;
+    z->nop = z->ntorch = 0;
     /* One zero repeated: a walk of stride 0 has every border, so no operation is refused. */
     memset(&z->view, 0, sizeof z->view);
     z->view.esize = info->unit_bytes;

@@ -79,6 +79,9 @@ int64_t ckpt_view_count(const struct ckpt_view *v); /* elements shown */
 /* One run of bytes: what can be served from a mapping. */
 bool ckpt_view_contiguous(const struct ckpt_view *v);
 
+/* Puts a kept walk back into the view of the same tensor, under the shape it had. */
+void ckpt_view_unpack(struct ckpt_view *v, const struct ckpt_walk *w, const int64_t *shape,
+                      uint32_t ndim);
 /* NULL when out of memory. */
 struct ckpt_walk *ckpt_walk_pack(struct ckpt_arena *a, const struct ckpt_view *v);
 bool ckpt_walk_contiguous(const struct ckpt_walk *w);

@@ -31,6 +31,15 @@ struct ckpt_walk *ckpt_walk_pack(struct ckpt_arena *a, const struct ckpt_view *v
     return w;
 }
 
+void ckpt_view_unpack(struct ckpt_view *v, const struct ckpt_walk *w, const int64_t *shape,
+                      uint32_t ndim) {
+    v->offset = w->offset;
+    v->npairs = w->npairs;
+    memcpy(v->pair, w->pair, w->npairs * sizeof w->pair[0]);
+    v->ndim = ndim;
+    memcpy(v->shape, shape, ndim * sizeof *shape);
+}
+
 bool ckpt_walk_equal(const struct ckpt_walk *a, const struct ckpt_walk *b) {
     return a->offset == b->offset && a->esize == b->esize && a->count == b->count &&
            a->npairs == b->npairs && memcmp(a->pair, b->pair, a->npairs * sizeof a->pair[0]) == 0;

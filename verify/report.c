@@ -334,8 +334,11 @@ static void put_limits(struct writer *w, const struct ckpt_verification *v) {
                    "broadcast far larger than its storage, all but both ends.");
     if (strcmp(v->model->dialect, "burn") == 0)
         put_string(w, NULL,
-                   "The source is in burn's layout already: its bytes are checked, its layers are "
-                   "not recognised.");
+                   v->model->layout == CKPT_LAYOUT_TORCH
+                       ? "The source is in burn's layout: what is joined of several of its tensors "
+                         "was compared byte by byte only."
+                       : "The source is in burn's layout already: its bytes are checked, its "
+                         "layers are not recognised.");
     end_list(w);
 }
 

@@ -115,6 +115,34 @@ def test_traps():
             assert got == want, (shapes, opts, [(k, t[1]) for k, t in got.items()])
 
 
+def columns(matrix):
+    dtype, (n, m), data = matrix
+    at = struct.unpack(f"<{n * m}f", data)
+    return dtype, [m, n], struct.pack(f"<{n * m}f", *(at[i * m + k] for k in range(m) for i in range(n)))
+
+
+def test_rules_of_the_users_see_what_came_back():
+    rule = {"match": r"a\.in_proj_weight", "targets": [
+        {"name": "whole"}, {"name": "second", "ops": [["slice", 0, 4, 8]]}, {"name": "columns", "ops": [["permute", [1, 0]]]},
+        {"name": "row", "ops": [["slice", 0, 5]]}]}
+    with tempfile.TemporaryDirectory() as d:
+        source, rules, out = (os.path.join(d, n) for n in ("source.safetensors", "rules.json", "out.safetensors"))
+        burn = floats(*linear("a.query", 4), *linear("a.key", 4), *linear("a.value", 4), *linear("a.output", 4))
+        write_safetensors(source, burn, {"producer": "burn"})
+        with open(rules, "w") as f:
+            json.dump({"rules": [rule]}, f)
+        p = export(out, source, "layout=torch", "rules=" + rules)
+        assert p.returncode == 0, p.stderr
+        got = safetensors(out)[0]
+        q, k, v = (columns(burn[f"a.{n}.weight"]) for n in ("query", "key", "value"))
+        assert got["whole"] == ("F32", [12, 4], q[2] + k[2] + v[2])
+        assert got["second"] == k
+        assert got["row"] == ("F32", [4], k[2][16:32])
+        assert got["columns"] == columns(got["whole"])
+        v = json.loads(run("--verify", *options("layout=torch", "rules=" + rules), source).stdout)
+        assert v["bytes"]["status"] == "PASS", v["bytes"]
+
+
 def test_the_record_is_small_and_ours():
     with tempfile.TemporaryDirectory() as d:
         out, again = os.path.join(d, "out.safetensors"), os.path.join(d, "again.safetensors")
