@@ -1,33 +1,56 @@
 /*
  * Tied tensors: several names for one range of a storage (an embedding and the head that shares
- * it). Found by the source's canonical walk, which is unique for a sequence of bytes; each may show
- * it in its own layout.
+ * it). Each may show it in its own layout, so what is compared is the walk of what is shown,
+ * brought into the order in which the bytes lie:
+ *
+ *     embedding   offset 0   (15, 4)                      (15, 4)
+ *     head        offset 0   (3, 4)(5, 12)   transposed   (5, 12)(3, 4), which is (15, 4)
  */
 #include <errno.h>
 #include <string.h>
 
 #include "adapters/build.h"
 
-/* What identifies the bytes a source shows, as a text to look up. */
-static int signature(const struct ckpt_tensor *t, struct ckpt_arena *a, struct ckpt_text *out,
-                     struct ckpt_err *err) {
-    struct ckpt_view v;
-    const int rc = ckpt_view_init(&v, t, err);
-    if (rc)
-        return rc;
-    if (ckpt_view_count(&v) == 0) {
-        *out = CKPT_TEXT(""); /* no bytes are shared */
-        return 0;
+/* The walk's pairs from the largest stride to the smallest, those that adjoin made one. */
+static uint32_t lie(const struct ckpt_walk *w, struct ckpt_dim *pair, int64_t *offset) {
+    uint32_t n = 0, kept = 0;
+    *offset = w->offset;
+    for (uint32_t i = 0; i < w->npairs; i++) {
+        struct ckpt_dim d = w->pair[i];
+        if (d.stride < 0) {
+            *offset += d.stride * (d.size - 1);
+            d.stride = -d.stride;
+        }
+        uint32_t at = n++;
+        for (; at > 0 && pair[at - 1].stride < d.stride; at--)
+            pair[at] = pair[at - 1];
+        pair[at] = d;
     }
-    const int64_t head[] = {t->blob->id, v.offset, v.esize};
-    const size_t pairs = v.npairs * sizeof v.pair[0];
-    char *s = ckpt_arena_alloc(a, sizeof head + pairs);
-    if (!s)
-        return ckpt_fail_memory(err, "looking for tied tensors");
-    memcpy(s, head, sizeof head);
-    memcpy(s + sizeof head, v.pair, pairs);
-    *out = (struct ckpt_text){s, sizeof head + pairs};
-    return 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (kept && pair[kept - 1].stride == pair[i].stride * pair[i].size)
+            pair[kept - 1] = (struct ckpt_dim){pair[kept - 1].size * pair[i].size, pair[i].stride};
+        else
+            pair[kept++] = pair[i];
+    }
+    return kept;
+}
+
+/* What identifies the bytes that a tensor shows, as a text to look up; empty: it shares none. */
+static int signature(const struct ckpt_adapted *t, struct ckpt_arena *a, struct ckpt_text *out,
+                     struct ckpt_err *err) {
+    CKPT_AUTO(str) struct ckpt_str s = {0};
+    for (uint32_t i = 0; i < t->nparts; i++) {
+        const struct ckpt_part *p = &t->part[i];
+        struct ckpt_dim pair[CKPT_WALK_MAX];
+        if (!p->source || p->walk->count == 0)
+            continue;
+        int64_t head[] = {p->source->blob->id, 0, p->walk->esize, 0};
+        head[3] = lie(p->walk, pair, &head[1]);
+        ckpt_str_add(&s, head, sizeof head);
+        ckpt_str_add(&s, pair, (size_t)head[3] * sizeof *pair);
+    }
+    *out = s.failed ? (struct ckpt_text){0} : ckpt_text_copy(a, s.n ? s.s : "", s.n);
+    return out->s ? 0 : ckpt_fail_memory(err, "looking for tied tensors");
 }
 
 /* next[i]: the next tensor with the same bytes, round in a circle. */
@@ -37,7 +60,7 @@ static int link_equals(struct ckpt_build *b, struct ckpt_arena *scratch, size_t 
     for (size_t i = 0; i < m->ntensors; i++) {
         struct ckpt_text bytes;
         next[i] = i;
-        const int rc = signature(m->tensor[i].source, scratch, &bytes, b->err);
+        const int rc = signature(&m->tensor[i], scratch, &bytes, b->err);
         if (rc)
             return rc;
         if (bytes.n == 0)
@@ -53,22 +76,15 @@ static int link_equals(struct ckpt_build *b, struct ckpt_arena *scratch, size_t 
     return 0;
 }
 
-static bool is_tied(const struct ckpt_model *m, size_t i, size_t j) {
-    /* Targets made of one source are its pieces, not ties. */
-    return m->tensor[i].source != m->tensor[j].source;
-}
-
 /* The first names in the circle that starts behind i; all of them would take room quadratic in
  * their number, which a file chooses. *ncut counts the tensors whose list was cut. */
 static int list_ties(struct ckpt_model *m, const size_t *next, size_t i, size_t *ncut) {
     struct ckpt_text found[CKPT_LIMIT_TIES_LISTED];
     struct ckpt_adapted *t = &m->tensor[i];
-    size_t n = 0, walked = 0;
+    size_t n = 0;
     size_t j = next[i];
-    for (; j != i && n < CKPT_LIMIT_TIES_LISTED && walked < CKPT_LIMIT_TIES_LISTED * 16;
-         j = next[j], walked++)
-        if (is_tied(m, i, j))
-            found[n++] = m->tensor[j].key;
+    for (; j != i && n < CKPT_LIMIT_TIES_LISTED; j = next[j])
+        found[n++] = m->tensor[j].key;
     *ncut += j != i;
     if (n == 0)
         return 0;

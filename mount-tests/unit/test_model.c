@@ -380,6 +380,25 @@ static void test_ties(void **state) {
     ckpt_checkpoint_close(c);
 }
 
+static bool tied_to(const struct ckpt_model *m, const char *key, const char *other) {
+    const struct ckpt_adapted *t = find(m, key);
+    return t->ntied == 1 && ckpt_text_is(t->tied[0], other);
+}
+
+/* Of two attentions that share their weights q is tied to q, not to k. */
+static void test_ties_of_pieces(void **state) {
+    (void)state;
+    struct ckpt_checkpoint *c = toy_new();
+    struct ckpt_blob *blob = toy_tensor(c, "0.in_proj_weight", CKPT_DT_F32, "6,2", 0)->blob;
+    toy_tensor(c, "1.in_proj_weight", CKPT_DT_F32, "6,2", 0)->blob = blob;
+    struct ckpt_model *m = build(c, &(struct ckpt_adapt_options){0});
+    assert_true(tied_to(m, "0.query.weight", "1.query.weight"));
+    assert_true(tied_to(m, "1.key.weight", "0.key.weight"));
+    assert_true(tied_to(m, "0.value.weight", "1.value.weight"));
+    ckpt_model_free(m);
+    ckpt_checkpoint_close(c);
+}
+
 static void test_dtypes(void **state) {
     (void)state;
     struct ckpt_checkpoint *c = toy_new();
@@ -454,6 +473,7 @@ int main(void) {
         cmocka_unit_test(test_lost_to_rules),
         cmocka_unit_test(test_dialects),
         cmocka_unit_test(test_ties),
+        cmocka_unit_test(test_ties_of_pieces),
         cmocka_unit_test(test_dtypes),
         cmocka_unit_test(test_packed),
         cmocka_unit_test(test_source_tree),
