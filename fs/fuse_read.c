@@ -43,6 +43,7 @@ static void reply_range(fuse_req_t req, struct ckpt_vfile *f, uint64_t off, size
     struct ckpt_reader *r = ckpt_fuse_session(req)->reader;
     struct ckpt_reply reply = {.interrupted = interrupted, .arg = req};
     struct ckpt_err err = {0};
+    ckpt_vfile_hold(f);
     const ssize_t n = ckpt_vfile_add(f, r, off, len, &reply, &err);
     if (n < 0)
         reply_error(req, (int)n, &err);
@@ -51,6 +52,7 @@ static void reply_range(fuse_req_t req, struct ckpt_vfile *f, uint64_t off, size
     else if (fuse_reply_iov(req, reply.iov, (int)reply.niov) == -EFAULT) /* the reader has EIO */
         ckpt_log_once("EFAULT", "a source file shrank under the mount: reads of it fail");
     ckpt_reply_done(r, &reply);
+    ckpt_vfile_let_go(f);
 }
 
 struct parked {

@@ -82,6 +82,10 @@ uint64_t ckpt_vfile_size(const struct ckpt_vfile *f);
  * bytes come from is no longer what it was when we looked. */
 int ckpt_vfile_open(struct ckpt_vfile *f, struct ckpt_err *err) CKPT_CHECKED;
 void ckpt_vfile_close(struct ckpt_vfile *f);
+/* Around a reply: once the kernel has it, the file may be closed before the call that sent it is
+ * back, and what was made for readers would go while that call still has it. */
+void ckpt_vfile_hold(struct ckpt_vfile *f);
+void ckpt_vfile_let_go(struct ckpt_vfile *f);
 
 /* Appends the bytes [off, off + len) to the reply, fewer only if the iovecs run out. The range lies
  * inside the file, which is open. A computed file is made now if it has not been yet. Bytes added
