@@ -12,7 +12,6 @@
 #include "formats/cbor.h"
 #include "formats/limits.h"
 
-#define MAGIC "NRUB" /* 0x4255524e, "BURN", as a little-endian number */
 #define VERSION 1u
 
 struct parser {
@@ -72,18 +71,27 @@ static int take_name(struct parser *p, const char *what, struct ckpt_text *name)
 
 /* --- the members of a tensor ------------------------------------------------------------------ */
 
+/* Ours are named alike; a second name is only read. */
 static const struct {
     const char *name;
     enum ckpt_dtype dtype;
 } dtypes[] = {
-    {"F64", CKPT_DT_F64}, {"F32", CKPT_DT_F32},   {"Flex32", CKPT_DT_F32}, /* F32's bits */
-    {"F16", CKPT_DT_F16}, {"BF16", CKPT_DT_BF16}, {"I64", CKPT_DT_I64},    {"I32", CKPT_DT_I32},
-    {"I16", CKPT_DT_I16}, {"I8", CKPT_DT_I8},     {"U64", CKPT_DT_U64},    {"U32", CKPT_DT_U32},
-    {"U16", CKPT_DT_U16}, {"U8", CKPT_DT_U8},
+    {"F64", CKPT_DT_F64},    {"F32", CKPT_DT_F32}, {"F16", CKPT_DT_F16}, {"BF16", CKPT_DT_BF16},
+    {"I64", CKPT_DT_I64},    {"I32", CKPT_DT_I32}, {"I16", CKPT_DT_I16}, {"I8", CKPT_DT_I8},
+    {"U64", CKPT_DT_U64},    {"U32", CKPT_DT_U32}, {"U16", CKPT_DT_U16}, {"U8", CKPT_DT_U8},
+    {"Flex32", CKPT_DT_F32}, /* F32's bits, of which a device may use fewer */
 };
+enum { NDTYPES = sizeof dtypes / sizeof *dtypes };
+
+const char *ckpt_bpk_dtype_name(enum ckpt_dtype t) {
+    for (size_t i = 0; i < NDTYPES; i++)
+        if (dtypes[i].dtype == t)
+            return dtypes[i].name;
+    return t == CKPT_DT_BOOL ? "Bool" : NULL;
+}
 
 static void plain_dtype(struct parser *p) {
-    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+    for (size_t i = 0; i < NDTYPES; i++)
         if (ckpt_text_is(p->cbor.text, dtypes[i].name)) {
             p->r.entry->dtype = dtypes[i].dtype;
             return;
@@ -450,7 +458,8 @@ uint64_t ckpt_bpk_data_start(uint64_t n) {
 }
 
 bool ckpt_bpk_detect(const void *bytes, size_t n) {
-    return n >= sizeof MAGIC - 1 && memcmp(bytes, MAGIC, sizeof MAGIC - 1) == 0;
+    return n >= sizeof CKPT_BPK_MAGIC - 1 &&
+           memcmp(bytes, CKPT_BPK_MAGIC, sizeof CKPT_BPK_MAGIC - 1) == 0;
 }
 
 static int check_header(uint64_t version, uint64_t n, uint64_t file_size, struct ckpt_err *err) {
@@ -482,7 +491,7 @@ int ckpt_bpk_read(struct ckpt_bpk_table *t, struct ckpt_arena *a, const struct c
     int rc = ckpt_file_read(f, 0, head, sizeof head, err);
     if (rc)
         return rc;
-    struct ckpt_buf b = {.p = head, .n = sizeof head, .pos = sizeof MAGIC - 1};
+    struct ckpt_buf b = {.p = head, .n = sizeof head, .pos = sizeof CKPT_BPK_MAGIC - 1};
     const uint64_t version = ckpt_buf_u16(&b), n = ckpt_buf_u32(&b);
     rc = check_header(version, n, f->size, err);
     if (rc)

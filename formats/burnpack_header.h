@@ -21,7 +21,8 @@
 #include "formats/header_entry.h"
 #include "formats/value.h"
 
-#define CKPT_BPK_HEADER 10u
+#define CKPT_BPK_MAGIC "NRUB" /* 0x4255524e, "BURN", as a little-endian number */
+#define CKPT_BPK_HEADER 10u   /* bytes before the CBOR */
 #define CKPT_BPK_ALIGNMENT 256u
 
 /* Texts, shapes and values are in the arena given to read/parse; the lists are freed by fini. */
@@ -42,6 +43,8 @@ struct ckpt_bpk_table {
 
 /* Whether n bytes are how a burnpack begins. */
 bool ckpt_bpk_detect(const void *bytes, size_t n);
+/* burn's name of the dtype; "Bool" comes with how it is stored. NULL: burn has none such. */
+const char *ckpt_bpk_dtype_name(enum ckpt_dtype t);
 /* Where the data begins after n bytes of metadata. */
 uint64_t ckpt_bpk_data_start(uint64_t n);
 

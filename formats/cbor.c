@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/cleanup.h"
+
 /*
  * An item begins with a byte of two fields, and up to 8 bytes that continue the second:
  *
@@ -295,9 +297,26 @@ void ckpt_cborw_map(struct ckpt_str *out, uint64_t n) {
     write_head(out, MAJOR_MAP, n);
 }
 
-void ckpt_cborw_text(struct ckpt_str *out, struct ckpt_text t) {
+static void write_utf8(struct ckpt_str *out, struct ckpt_text t) {
     write_head(out, MAJOR_TEXT, t.n);
     ckpt_str_add(out, t.s, t.n);
+}
+
+void ckpt_cborw_text(struct ckpt_str *out, struct ckpt_text t) {
+    CKPT_AUTO(str) struct ckpt_str encoded = {0};
+    if (ckpt_utf8_valid(t.s, t.n) == t.n) {
+        write_utf8(out, t);
+        return;
+    }
+    for (size_t i = 0; i < t.n;) {
+        const size_t valid = ckpt_utf8_valid(t.s + i, t.n - i);
+        ckpt_str_add(&encoded, t.s + i, valid);
+        i += valid;
+        if (i < t.n)
+            ckpt_str_printf(&encoded, "%%%02X", (unsigned char)t.s[i++]);
+    }
+    write_utf8(out, ckpt_str_text(&encoded));
+    out->failed |= encoded.failed;
 }
 
 void ckpt_cborw_u64(struct ckpt_str *out, uint64_t v) {

@@ -80,6 +80,7 @@ void ckpt_cbor_fini(struct ckpt_cbor *c);
  */
 void ckpt_cborw_array(struct ckpt_str *out, uint64_t n);
 void ckpt_cborw_map(struct ckpt_str *out, uint64_t n); /* of n keys and n values, in turn */
+/* As JSON's writer: bytes that are not UTF-8 come out as the percent-encoding of each. */
 void ckpt_cborw_text(struct ckpt_str *out, struct ckpt_text t);
 void ckpt_cborw_u64(struct ckpt_str *out, uint64_t v);
 

@@ -13,7 +13,7 @@ bool ckpt_st_can_hold(enum ckpt_dtype t) {
 }
 
 /* Sets *end to the byte behind the item's data; its data begins at the old *end. */
-static int check_item(const struct ckpt_st_item *item, uint64_t *end, struct ckpt_err *err) {
+static int check_item(const struct ckpt_header_item *item, uint64_t *end, struct ckpt_err *err) {
     const struct ckpt_dtype_info *d = ckpt_dtype_info(item->dtype);
     uint64_t count, bytes;
     if (!d->in_safetensors)
@@ -34,7 +34,8 @@ static int check_item(const struct ckpt_st_item *item, uint64_t *end, struct ckp
     return 0;
 }
 
-static void write_item(struct ckpt_json_out *w, const struct ckpt_st_item *item, uint64_t begin) {
+static void write_item(struct ckpt_json_out *w, const struct ckpt_header_item *item,
+                       uint64_t begin) {
     ckpt_jsonw_key_text(w, item->key);
     ckpt_jsonw_object(w);
     ckpt_jsonw_key(w, "dtype");
@@ -80,7 +81,7 @@ static int finish(struct ckpt_str *out, uint64_t start, struct ckpt_err *err) {
     return 0;
 }
 
-int ckpt_st_write_header(struct ckpt_str *out, struct ckpt_st_item *items, size_t n,
+int ckpt_st_write_header(struct ckpt_str *out, struct ckpt_header_item *items, size_t n,
                          const struct ckpt_pair *metadata, size_t nmetadata, struct ckpt_err *err) {
     const uint64_t start = ckpt_str_total(out);
     struct ckpt_json_out w = {.out = out};

@@ -6,21 +6,11 @@
  */
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #include "base/err.h"
 #include "base/text.h"
 #include "formats/checkpoint.h"
-#include "formats/dtype.h"
-
-struct ckpt_st_item {
-    struct ckpt_text key;
-    enum ckpt_dtype dtype;
-    uint32_t ndim;
-    const int64_t *shape;
-    uint64_t nbytes;
-    uint64_t offset; /* set by ckpt_st_write_header: byte of the file where its data begins */
-};
+#include "formats/header_item.h"
 
 /* Whether the format knows the dtype. */
 bool ckpt_st_can_hold(enum ckpt_dtype t);
@@ -29,7 +19,7 @@ bool ckpt_st_can_hold(enum ckpt_dtype t);
  * to a multiple of 8; sets every item's offset, counted from where the header began. Keys must
  * differ. Into a sink only to measure, since the length comes first. -EINVAL: a key, dtype or size
  * that the format cannot hold; -E2BIG: over its limit. */
-int ckpt_st_write_header(struct ckpt_str *out, struct ckpt_st_item *items, size_t n,
+int ckpt_st_write_header(struct ckpt_str *out, struct ckpt_header_item *items, size_t n,
                          const struct ckpt_pair *metadata, size_t nmetadata,
                          struct ckpt_err *err) CKPT_CHECKED;
 

@@ -1,6 +1,7 @@
 /*
- * --export: model.safetensors into a file, without FUSE. Written under a temporary name beside OUT
- * and renamed when it is whole and on the disk; on failure or a signal nothing is left behind.
+ * --export: model.safetensors, or model.bpk for an OUT that ends in .bpk, into a file, without
+ * FUSE. Written under a temporary name beside OUT and renamed when it is whole and on the disk; on
+ * failure or a signal nothing is left behind.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -41,8 +42,7 @@ static void show_progress(uint64_t done, uint64_t size) {
             BAR - full, "", percent, percent == 100 ? "\n" : "");
 }
 
-static int write_all(struct ckpt_session *s, int fd, struct ckpt_err *err) {
-    struct ckpt_vfile *f = s->model_file;
+static int write_all(struct ckpt_session *s, struct ckpt_vfile *f, int fd, struct ckpt_err *err) {
     const bool bar = isatty(STDERR_FILENO);
     const uint64_t size = ckpt_vfile_size(f);
     for (uint64_t off = 0; off < size;) {
@@ -96,7 +96,8 @@ static int commit(int fd, const char *temporary, const char *out, struct ckpt_er
     return 0;
 }
 
-static int export_to(struct ckpt_session *s, const char *out, struct ckpt_err *err) {
+static int export_to(struct ckpt_session *s, struct ckpt_vfile *f, const char *out,
+                     struct ckpt_err *err) {
     const char *temporary = ckpt_arena_printf(&s->arena, "%s.XXXXXX", out);
     if (!temporary)
         return ckpt_fail_memory(err, "exporting");
@@ -104,7 +105,7 @@ static int export_to(struct ckpt_session *s, const char *out, struct ckpt_err *e
     if (fd < 0)
         return ckpt_fail(err, -errno, "making a file beside %s: %s", out, strerror(errno));
     catch_signals();
-    int rc = write_all(s, fd, err);
+    int rc = write_all(s, f, fd, err);
     if (rc == 0)
         rc = commit(fd, temporary, out, err);
     if (rc < 0)
@@ -112,18 +113,28 @@ static int export_to(struct ckpt_session *s, const char *out, struct ckpt_err *e
     return rc;
 }
 
+/* OUT's ending says which of the two. */
+static int choose(struct ckpt_session *s, const char *out, struct ckpt_vfile **f,
+                  struct ckpt_err *err) {
+    *f = s->model_file;
+    return ckpt_text_ends(ckpt_text_of(out), ".bpk") ? ckpt_later_file(s->burnpack, f, err) : 0;
+}
+
 int ckpt_cmd_export(const struct ckpt_command *c, struct ckpt_err *err) {
     CKPT_AUTO(session) struct ckpt_session *s = NULL;
+    struct ckpt_vfile *f = NULL;
     int rc = ckpt_session_open(c->source, &c->options, &s, err);
     if (rc == 0)
         rc = check_target(s, c->path, err);
     if (rc == 0)
         rc = ckpt_session_start(s, true, err);
     if (rc == 0)
-        rc = ckpt_vfile_open(s->model_file, err);
+        rc = choose(s, c->path, &f, err);
+    if (rc == 0)
+        rc = ckpt_vfile_open(f, err);
     if (rc < 0)
         return rc;
-    rc = export_to(s, c->path, err);
-    ckpt_vfile_close(s->model_file);
+    rc = export_to(s, f, c->path, err);
+    ckpt_vfile_close(f);
     return rc;
 }

@@ -73,7 +73,9 @@ int ckpt_dentry_find(struct ckpt_session *s, const char *path, struct ckpt_dentr
 int ckpt_dentry_file(struct ckpt_session *s, struct ckpt_dentry e, struct ckpt_vfile **out,
                      struct ckpt_err *err) {
     *out = ckpt_tree_node(e.tree, e.id)->file;
-    return e.id & CKPT_TREE_NPY ? ckpt_files_npy(s, *out, out, err) : 0;
+    if (e.id & CKPT_TREE_NPY)
+        return ckpt_files_npy(s, *out, out, err);
+    return *out && (*out)->kind == CKPT_VFILE_LATER ? ckpt_later_file((*out)->later, out, err) : 0;
 }
 
 bool ckpt_dentry_is_folder(struct ckpt_dentry e) {

@@ -180,6 +180,7 @@ static void write_ties(struct ckpt_str *out, const struct ckpt_adapted *t) {
 static void put_advice(struct ckpt_str *out, const struct ckpt_session *s) {
     ckpt_str_puts(out, "\nThere when named, though not listed (-o list=all lists them):\n"
                        "  NAME.npy           a tensor for numpy.load(..., mmap_mode=\"r\")\n"
+                       "  model.bpk          the model as burn's burnpack\n"
                        "  .source/           the same tree unadapted, in the source's own names\n"
                        "\nHow to go on:\n"
                        "  cp model.safetensors   loads in burn without an adapter\n"

@@ -22,7 +22,7 @@ struct file_kind {
 
 static const struct file_kind file_kinds[] = {
     {"tensors, beside which NAME.npy stands", ckpt_files_add_tensors},
-    {"model.safetensors", ckpt_files_add_model},
+    {"model.safetensors and model.bpk", ckpt_files_add_model},
     {"verify.json", ckpt_files_add_verify},
     {"values as NAME.json", ckpt_files_add_values},
     {"plain files of a source directory", ckpt_files_add_plain},
@@ -185,6 +185,7 @@ void ckpt_session_close(struct ckpt_session *s) {
     ckpt_reader_free(s->reader);
     ckpt_files_close_npy(s);
     ckpt_files_close_source(s);
+    ckpt_later_free(s->burnpack);
     ckpt_tree_fini(&s->tree);
     ckpt_made_free_list(s->made);
     ckpt_model_free(s->model);

@@ -44,11 +44,13 @@ struct ckpt_session {
     struct ckpt_tree tree;
     struct ckpt_source_files below_source;
     struct ckpt_npy_files npy;
-    struct ckpt_made *made; /* list of all texts that are made for their readers */
-    uint32_t *tensor_node;  /* of each tensor of the model: its file in the tree */
-    uint32_t *value_node;   /* of each value of the checkpoint */
-    uint64_t *model_offset; /* of each tensor: its byte in model.safetensors; NO_OFFSET */
-    struct ckpt_vfile *model_file;
+    struct ckpt_made *made;          /* list of all texts that are made for their readers */
+    uint32_t *tensor_node;           /* of each tensor of the model: its file in the tree */
+    uint32_t *value_node;            /* of each value of the checkpoint */
+    uint64_t *model_offset;          /* of each tensor: its byte in model.safetensors; NO_OFFSET */
+    struct ckpt_vfile *model_file;   /* model.safetensors */
+    struct ckpt_later *burnpack;     /* model.bpk */
+    struct ckpt_made *burnpack_head; /* its header; one of `made` */
     struct ckpt_computed *report;
     struct ckpt_verify_options verify;
     atomic_int verify_status; /* enum ckpt_status */

@@ -84,6 +84,15 @@ struct ckpt_vfile *ckpt_vfile_plain(struct ckpt_arena *a, struct ckpt_plain *p) 
     return f;
 }
 
+struct ckpt_vfile *ckpt_vfile_later(struct ckpt_arena *a, struct ckpt_later *l) {
+    struct ckpt_vfile *f = ckpt_arena_alloc(a, sizeof *f);
+    if (!f)
+        return NULL;
+    f->kind = CKPT_VFILE_LATER;
+    f->later = l;
+    return f;
+}
+
 uint64_t ckpt_vfile_size(const struct ckpt_vfile *f) {
     uint64_t size = f->bytes;
     struct ckpt_err err = {0};

@@ -1,7 +1,7 @@
 #ifndef CKPT_FS_VFILE_H
 #define CKPT_FS_VFILE_H
 /*
- * A virtual file: what the mount serves, --cat prints and --export writes. Four kinds:
+ * A virtual file: what the mount serves, --cat prints and --export writes. Five kinds:
  *
  *     segments   sorted, without holes; each is literal bytes, zeros, an adapted tensor, or a text
  *                that is made while somebody reads it
@@ -14,6 +14,8 @@
  *     made       such a text alone, whose size is not known until it is asked for (index.json)
  *     computed   a text made at first read, of a size fixed in advance (verify.json)
  *     plain      a file of the source directory, as it is
+ *     later      stands in the tree for a file that is not laid out yet (model.bpk);
+ * ckpt_dentry_file gives that file, so that nothing else meets this kind
  *
  * Immutable once made; any thread may read. Lives in an arena.
  */
@@ -23,6 +25,7 @@
 #include "adapters/reader.h"
 #include "base/arena.h"
 #include "fs/computed.h"
+#include "fs/later.h"
 #include "fs/made.h"
 #include "fs/plain.h"
 
@@ -47,7 +50,8 @@ enum ckpt_vfile_kind {
     CKPT_VFILE_SEGMENTS,
     CKPT_VFILE_MADE,
     CKPT_VFILE_COMPUTED,
-    CKPT_VFILE_PLAIN
+    CKPT_VFILE_PLAIN,
+    CKPT_VFILE_LATER
 };
 
 struct ckpt_vfile {
@@ -61,6 +65,7 @@ struct ckpt_vfile {
         struct ckpt_made *made;
         struct ckpt_computed *computed;
         struct ckpt_plain *plain;
+        struct ckpt_later *later;
     };
 };
 
@@ -74,6 +79,7 @@ void ckpt_vfile_add_made(struct ckpt_vfile *f, struct ckpt_made *m, uint64_t n);
 struct ckpt_vfile *ckpt_vfile_made(struct ckpt_arena *a, struct ckpt_made *m);
 struct ckpt_vfile *ckpt_vfile_computed(struct ckpt_arena *a, struct ckpt_computed *c);
 struct ckpt_vfile *ckpt_vfile_plain(struct ckpt_arena *a, struct ckpt_plain *p);
+struct ckpt_vfile *ckpt_vfile_later(struct ckpt_arena *a, struct ckpt_later *l);
 
 /* A made text that cannot be written for lack of memory counts as empty until it can. */
 uint64_t ckpt_vfile_size(const struct ckpt_vfile *f);

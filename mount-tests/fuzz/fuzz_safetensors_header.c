@@ -62,13 +62,14 @@ static void check_same(const struct ckpt_st_table *a, const struct ckpt_st_table
 
 static void check_written_again(const struct ckpt_st_table *t, struct ckpt_arena *a,
                                 uint64_t data_size) {
-    struct ckpt_st_item *items = calloc(t->n + 1, sizeof *items);
+    struct ckpt_header_item *items = calloc(t->n + 1, sizeof *items);
     struct ckpt_str out = {0};
     struct ckpt_st_table again;
     check(items);
     for (size_t i = 0; i < t->n; i++) {
         const struct ckpt_header_entry *e = &t->entries[i];
-        items[i] = (struct ckpt_st_item){e->key, e->dtype, e->ndim, e->shape, e->end - e->begin, 0};
+        items[i] =
+            (struct ckpt_header_item){e->key, e->dtype, e->ndim, e->shape, e->end - e->begin, 0};
     }
     check(ckpt_st_write_header(&out, items, t->n, t->metadata, t->nmetadata, NULL) == 0);
     check(out.n % 8 == 0);

@@ -25,7 +25,7 @@ FITS = [
 MISFITS = [
     (["load", "-"], ("a1", "a1_seq.pt"), []),
     (["mha", "-", "8", "2"], (NN, "mha_kv_full.pt"), []),
-    (["lstm", "-", "3", "5"], (NN, "lstm_bi_full.pt"), []),
+    (["lstm", "-", "4", "6"], (NN, "lstm_bi_full.pt"), []),
 ]
 
 

@@ -1,5 +1,5 @@
-/* The burnpack reader: files that burn saved, and headers put together here, each wrong in one way.
- */
+/* The burnpack reader: files that burn saved, and headers put together here, each wrong in one way;
+ * and the writer. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,9 @@
 
 #include "base/cleanup.h"
 #include "formats/burnpack_header.h"
+#include "formats/burnpack_write.h"
 #include "formats/cbor.h"
+#include "property.h"
 
 /* --- JSON text as CBOR, all lengths indefinite ------------------------------------------------ */
 
@@ -307,11 +309,112 @@ static void truncated(void **state) {
     unlink(path);
 }
 
+/* --- what we write ---------------------------------------------------------------------------- */
+
+/* In the order in which burn wrote the tensors of the file, they get the places that burn gave. */
+static void placed_as_by_burn(void **state) {
+    (void)state;
+    struct ckpt_header_item items[] = {
+        {CKPT_TEXT("fc1.weight"), CKPT_DT_F32, 2, (int64_t[]){4, 8}, 128, 0},
+        {CKPT_TEXT("fc1.bias"), CKPT_DT_F32, 1, (int64_t[]){8}, 32, 0},
+        {CKPT_TEXT("fc2.weight"), CKPT_DT_F32, 2, (int64_t[]){8, 3}, 96, 0},
+        {CKPT_TEXT("fc2.bias"), CKPT_DT_F32, 1, (int64_t[]){3}, 12, 0},
+    };
+    CKPT_AUTO(str) struct ckpt_str s = {0};
+    assert_int_equal(ckpt_bpk_write_header(&s, items, 4, NULL, 0, NULL), 0);
+    assert_int_equal(s.n % 256, 0);
+    struct ckpt_checkpoint *c = open_file(FIXTURES "/burnpack/a1.bpk");
+    for (size_t i = 0; i < 4; i++)
+        for (size_t k = 0; k < c->ntensors; k++)
+            if (ckpt_text_eq(c->tensors[k].key, items[i].key))
+                assert_int_equal(c->tensors[k].blob->file_offset - 512, items[i].offset - s.n);
+    ckpt_checkpoint_close(c);
+}
+
+#define ITEMS_MAX 40
+
+static void random_item(struct ckpt_arena *a, size_t number, struct ckpt_header_item *item) {
+    int64_t *shape = ckpt_arena_array(a, 4, sizeof *shape);
+    uint64_t count;
+    do
+        item->dtype = (enum ckpt_dtype)(1 + property_below(CKPT_DT_COUNT - 1));
+    while (!ckpt_bpk_can_hold(item->dtype));
+    item->ndim = (uint32_t)property_below(5);
+    for (uint32_t i = 0; i < item->ndim; i++)
+        shape[i] = (int64_t)property_below(9);
+    assert_true(ckpt_shape_count(shape, item->ndim, &count));
+    assert_true(ckpt_dtype_bytes(item->dtype, count, &item->nbytes));
+    item->shape = shape;
+    item->key = ckpt_text_of(ckpt_arena_printf(a, "%zu.\xc3\xa9\"%llx", number,
+                                               (unsigned long long)property_below(1000)));
+}
+
+static void check_come_back(const struct ckpt_bpk_table *t, const struct ckpt_header_item *items) {
+    for (size_t i = 0; i < t->n; i++) {
+        const struct ckpt_header_entry *e = &t->entries[i];
+        assert_true(ckpt_text_eq(e->key, items[i].key) && e->dtype == items[i].dtype);
+        assert_int_equal(e->ndim, items[i].ndim);
+        assert_memory_equal(e->shape, items[i].shape, items[i].ndim * 8);
+        assert_int_equal(t->data_start + e->begin, items[i].offset);
+        assert_int_equal(items[i].offset % CKPT_BPK_ALIGNMENT, 0);
+        assert_int_equal(e->end - e->begin, items[i].nbytes);
+        assert_null(e->fault);
+    }
+}
+
+static void random_tables_come_back(void **state) {
+    (void)state;
+    property_begin("random_tables_come_back");
+    for (unsigned round = 0; round < 300; round++) {
+        CKPT_AUTO(arena) struct ckpt_arena a = {0};
+        CKPT_AUTO(str) struct ckpt_str s = {0}, measured = {.sink = ckpt_str_forget};
+        struct ckpt_header_item items[ITEMS_MAX];
+        const size_t n = (size_t)property_below(ITEMS_MAX);
+        for (size_t i = 0; i < n; i++)
+            random_item(&a, i, &items[i]);
+        const struct ckpt_pair pair = {CKPT_TEXT("k\0"), CKPT_TEXT("\xe2\x82\xac")};
+        assert_int_equal(ckpt_bpk_write_header(&s, items, n, &pair, round % 2u, NULL), 0);
+        assert_int_equal(ckpt_bpk_write_header(&measured, items, n, &pair, round % 2u, NULL), 0);
+        assert_int_equal(ckpt_str_total(&measured), s.n);
+        const size_t length = (size_t)((uint8_t)s.s[6] | (uint8_t)s.s[7] << 8);
+        const uint64_t end = n ? items[n - 1].offset + items[n - 1].nbytes : s.n;
+        struct ckpt_bpk_table t;
+        struct ckpt_err err = {0};
+        if (ckpt_bpk_parse(&t, &a, s.s + CKPT_BPK_HEADER, length, end - s.n, false, &err))
+            fail_msg("%s", err.text);
+        assert_int_equal(t.n, n);
+        assert_int_equal(t.data_start, s.n);
+        assert_int_equal(t.nmetadata, round % 2);
+        assert_int_equal(t.unclaimed, 0);
+        check_come_back(&t, items);
+        ckpt_bpk_table_fini(&t);
+    }
+}
+
+static void what_the_format_cannot_hold(void **state) {
+    (void)state;
+    static const enum ckpt_dtype none[] = {CKPT_DT_F8_E4M3, CKPT_DT_C64, CKPT_DT_F4, CKPT_DT_BITS8};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        struct ckpt_header_item item = {CKPT_TEXT("x.y"), none[i], 1, (int64_t[]){2}, 2, 0};
+        CKPT_AUTO(str) struct ckpt_str s = {0};
+        struct ckpt_err err = {0};
+        assert_false(ckpt_bpk_can_hold(none[i]));
+        assert_int_equal(ckpt_bpk_write_header(&s, &item, 1, NULL, 0, &err), -EINVAL);
+        assert_non_null(strstr(err.text, "x.y"));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dtypes),        cmocka_unit_test(accepted),
-        cmocka_unit_test(refused),       cmocka_unit_test(limits),
-        cmocka_unit_test(saved_by_burn), cmocka_unit_test(quantised_and_scalars),
+        cmocka_unit_test(placed_as_by_burn),
+        cmocka_unit_test(random_tables_come_back),
+        cmocka_unit_test(what_the_format_cannot_hold),
+        cmocka_unit_test(dtypes),
+        cmocka_unit_test(accepted),
+        cmocka_unit_test(refused),
+        cmocka_unit_test(limits),
+        cmocka_unit_test(saved_by_burn),
+        cmocka_unit_test(quantised_and_scalars),
         cmocka_unit_test(truncated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

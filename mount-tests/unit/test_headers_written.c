@@ -17,7 +17,7 @@
 
 static void exact_text(void **state) {
     (void)state;
-    struct ckpt_st_item items[] = {
+    struct ckpt_header_item items[] = {
         {CKPT_TEXT("a"), CKPT_DT_F32, 2, (int64_t[]){2, 3}, 24, 0},
         {CKPT_TEXT("b\"\n"), CKPT_DT_BOOL, 0, NULL, 1, 0},
     };
@@ -43,7 +43,7 @@ static void exact_text(void **state) {
 static void what_the_format_cannot_hold(void **state) {
     (void)state;
     const int64_t two[] = {2};
-    struct ckpt_st_item cases[] = {
+    struct ckpt_header_item cases[] = {
         {CKPT_TEXT("c"), CKPT_DT_C128, 1, two, 32, 0},
         {CKPT_TEXT("c"), CKPT_DT_F32, 1, two, 9, 0},
         {CKPT_TEXT("__metadata__"), CKPT_DT_F32, 1, two, 8, 0},
@@ -68,13 +68,13 @@ static void what_the_format_cannot_hold(void **state) {
 
 struct random_table {
     struct ckpt_arena arena;
-    struct ckpt_st_item items[ITEMS_MAX];
+    struct ckpt_header_item items[ITEMS_MAX];
     size_t n;
     uint64_t data_bytes;
 };
 
 /* A random dtype of the format, with a random shape that fills whole bytes. */
-static void random_item(struct random_table *r, struct ckpt_st_item *item) {
+static void random_item(struct random_table *r, struct ckpt_header_item *item) {
     int64_t *shape = ckpt_arena_array(&r->arena, 4, sizeof *shape);
     uint64_t count;
     do {
