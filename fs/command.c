@@ -37,7 +37,7 @@ const char ckpt_command_help[] =
     "       mount.ckpt --inspect --explain KEY [--json] [-o ...] SOURCE\n"
     "                                                        why a tensor becomes what it does\n"
     "       mount.ckpt --verify [-o ...] SOURCE              the forward check; 0 PASS, 1 DIFF\n"
-    "       mount.ckpt --export OUT.safetensors [-o ...] SOURCE\n"
+    "       mount.ckpt --export OUT.safetensors|OUT.bpk [-o ...] SOURCE\n"
     "       mount.ckpt --cat PATH [-o ...] SOURCE            one file of the tree\n"
     "\n"
     "  --foreground   stay in the foreground\n"
