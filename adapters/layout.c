@@ -178,8 +178,8 @@ int ckpt_adapt_items(struct ckpt_build *b) {
     struct ckpt_model *m = b->model;
     CKPT_AUTO(list) struct ckpt_shaped_list shaped = {0};
     int rc = ckpt_rules_apply(b, &shaped);
-    if (rc == 0 && has_users_rules(b) && b->rules[0]->taken == 0)
-        rc = ckpt_build_warn(b, "rules=%s: none of its rules takes a tensor", b->rules[0]->name);
+    if (rc == 0 && has_users_rules(b))
+        rc = ckpt_rule_warn_unused(b, b->rules[0]);
     if (rc)
         return rc;
     m->tensor = ckpt_arena_array(&m->arena, shaped.n, sizeof *m->tensor);

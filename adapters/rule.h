@@ -83,13 +83,13 @@ struct ckpt_rule {
     struct ckpt_rule_when when;
     const struct ckpt_rule_target *target;
     uint32_t ntargets;
+    size_t taken; /* tensors that it took, or renamed within a module, so far */
 };
 
 struct ckpt_rules {
     const char *name; /* of the file, for messages */
     bool builtin;
     bool closed;
-    size_t taken; /* sources that its rules took, so far */
     struct ckpt_rule *rule;
     size_t nrules;
     struct ckpt_rule_when *variant;
@@ -192,6 +192,8 @@ struct ckpt_rule_lost {
 /* Notes an item that no rule took, if it is one. */
 int ckpt_rule_note_lost(struct ckpt_build *b, const struct ckpt_strmap *keys,
                         const struct ckpt_item *item, struct ckpt_rule_lost *lost) CKPT_CHECKED;
+/* Warns of the rules in a file of the user's that took no tensor. */
+int ckpt_rule_warn_unused(struct ckpt_build *b, const struct ckpt_rules *file) CKPT_CHECKED;
 int ckpt_rule_warn_lost(struct ckpt_build *b, const struct ckpt_rule_lost *lost) CKPT_CHECKED;
 
 /* ${index} of a name template becomes the number. 0 or -ENOMEM. */

@@ -91,6 +91,7 @@ static int match_item(struct apply *a, size_t f, size_t i) {
             return rc;
         if (rc == 0)
             continue;
+        rule->taken++;
         if (is_packed(item->tensor) && moves_elements(rule)) {
             a->match[i].packed = true;
             return ckpt_build_warn(
@@ -101,7 +102,6 @@ static int match_item(struct apply *a, size_t f, size_t i) {
         }
         a->match[i].rule = rule;
         a->match[i].file = f;
-        file->taken++;
         return mark_joined(a, f, rule, item->key);
     }
     return 0;
@@ -194,6 +194,16 @@ static int match_all(struct apply *a) {
 static int run(struct apply *a, struct ckpt_rule *rule, const struct ckpt_rule_target *target,
                uint32_t nop, size_t item, int64_t index, struct ckpt_pieces *p);
 
+static int fail_absent(struct ckpt_build *b, struct ckpt_text name) {
+    struct ckpt_text *key = ckpt_arena_array(&b->model->arena, b->nitems, sizeof *key);
+    size_t n = 0;
+    for (size_t i = 0; key && i < b->nitems; i++)
+        if (b->item[i].in_model)
+            key[n++] = b->item[i].key;
+    return ckpt_fail(b->err, -EINVAL, "concat: there is no tensor '%.*s'%s", CKPT_TEXT_ARGS(name),
+                     ckpt_build_did_you_mean(b, name, key, n));
+}
+
 /* concat: the operations before it are done to each joined source as to the first. */
 static int join(struct apply *a, struct ckpt_rule *rule, const struct ckpt_rule_target *target,
                 uint32_t at, size_t item, int64_t index) {
@@ -211,8 +221,7 @@ static int join(struct apply *a, struct ckpt_rule *rule, const struct ckpt_rule_
             rc = ckpt_rule_expand(a->b, rule, key, name, index, &name);
             const size_t other = rc ? CKPT_STRMAP_ABSENT : ckpt_strmap_get(&a->keys, name);
             if (rc == 0 && other == CKPT_STRMAP_ABSENT)
-                rc = ckpt_fail(err, -EINVAL, "concat: there is no tensor '%.*s'",
-                               CKPT_TEXT_ARGS(name));
+                rc = fail_absent(a->b, name);
             if (rc == 0)
                 rc = run(a, rule, target, at, other, index, &a->other);
         }

@@ -116,7 +116,7 @@ static int replace(struct merge *m, struct ckpt_item *item, struct ckpt_text nam
     return 0;
 }
 
-static int merge_item(struct merge *m, struct ckpt_rules *file, struct ckpt_rule *rule, size_t i) {
+static int merge_item(struct merge *m, struct ckpt_rule *rule, size_t i) {
     struct ckpt_build *const b = m->b;
     struct ckpt_item *const item = &b->item[i];
     const struct ckpt_text key = item->key;
@@ -132,7 +132,7 @@ static int merge_item(struct merge *m, struct ckpt_rules *file, struct ckpt_rule
     if (g == CKPT_STRMAP_ABSENT)
         return ckpt_fail(b->err, -EINVAL, "%s: '%.*s': there is no tensor '%.*s'", rule->where,
                          CKPT_TEXT_ARGS(key), CKPT_TEXT_ARGS(other));
-    file->taken++;
+    rule->taken++;
     rc = make(m, item->tensor, b->item[g].tensor, &blob, &why);
     if (rc == -EOPNOTSUPP)
         return ckpt_build_warn(b, "%.*s and %.*s stay as they are: %s", CKPT_TEXT_ARGS(key),
@@ -157,7 +157,7 @@ static int match_item(struct merge *m, size_t i) {
             if (rc < 0 || (rc > 0 && !ckpt_rule_computes(rule)))
                 return rc < 0 ? rc : 0;
             if (rc > 0)
-                return merge_item(m, b->rules[f], rule, i);
+                return merge_item(m, rule, i);
         }
     }
     return 0;

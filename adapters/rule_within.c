@@ -59,6 +59,7 @@ static int put_name(struct ckpt_build *b, struct ckpt_rule *rule, const struct b
                     struct ckpt_item *item) {
     const struct ckpt_rule_target *target = &rule->target[0];
     struct ckpt_text name;
+    rule->taken++;
     if (!target->name.s)
         return 0;
     const int rc = ckpt_rule_expand(b, rule, below->text, target->name, 0, &name);

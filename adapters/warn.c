@@ -7,7 +7,7 @@
 #include "adapters/build.h"
 
 /* Comparing names is quadratic in their length: enough of them to find a typing error. */
-#define CANDIDATES_MAX 2000
+#define CANDIDATES_MAX 20000
 
 static int push(struct ckpt_build *b, struct ckpt_text text) {
     struct ckpt_model *m = b->model;

@@ -53,6 +53,7 @@ static void check_shaped(const struct ckpt_shaped *s) {
     for (uint32_t i = 0; i < s->nparts; i++) {
         const struct ckpt_part *p = &s->part[i];
         parts += p->nbytes;
+        check(s->turns <= 1 || p->nbytes % (4 * s->turns) == 0);
         if (!p->source)
             continue;
         check((uint64_t)p->walk->count * 4 == p->nbytes);

@@ -113,6 +113,28 @@ static void test_cases(void **state) {
     fclose(c.f);
 }
 
+/* What warned of, rule by rule, is what took nothing and asked for nothing beside. */
+static void test_unused(void **state) {
+    (void)state;
+    struct one o = {.c = toy_new()};
+    toy_tensor(o.c, "attn.qkv.weight", CKPT_DT_F32, "6,2", 0);
+    write_rules(&o, "{\"rules\": [{\"match\": \"attn\\\\.qkv\\\\.wieght\"},"
+                    "{\"match\": \".*weight\", \"rank\": 1},"
+                    "{\"match\": \"x\", \"when\": {\"exists\": \"y\"}},"
+                    "{\"match\": \".*weight\"}]}");
+    const struct ckpt_adapt_options options = {.layout = CKPT_LAYOUT_TORCH, .rules = o.file};
+    assert_int_equal(ckpt_model_build(o.c, &options, &o.m, &o.err), 0);
+    assert_int_equal(o.m->nwarnings, 1);
+    assert_string_equal(
+        o.m->warnings[0].s,
+        "rules=case: 2 of 4 rules took no tensor: rule 1 'attn\\.qkv\\.wieght'; did "
+        "you mean 'attn.qkv.weight'?; rule 2 '.*weight'; --inspect --explain KEY "
+        "says why");
+    ckpt_model_free(o.m);
+    ckpt_checkpoint_close(o.c);
+    unlink(o.file);
+}
+
 static void test_bad_files(void **state) {
     (void)state;
     struct cases c = cases_open(CASES "bad_rules.test");
@@ -176,9 +198,8 @@ static int remove_folder(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases),
-        cmocka_unit_test(test_bad_files),
-        cmocka_unit_test(test_builtin),
+        cmocka_unit_test(test_cases),       cmocka_unit_test(test_unused),
+        cmocka_unit_test(test_bad_files),   cmocka_unit_test(test_builtin),
         cmocka_unit_test(test_file_limits),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
