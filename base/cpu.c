@@ -13,8 +13,16 @@ static bool has_avx2_and_f16c(void) {
     unsigned a, b, c, d;
     return __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
+
+static bool has_sse42(void) {
+    return __builtin_cpu_supports("sse4.2");
+}
 #else
 static bool has_avx2_and_f16c(void) {
+    return false;
+}
+
+static bool has_sse42(void) {
     return false;
 }
 #endif
@@ -23,7 +31,9 @@ static struct ckpt_cpu cpu;
 
 static void find_features(void) {
     const char *wish = getenv("MOUNT_CKPT_CPU");
-    cpu.avx2 = !(wish && strcmp(wish, "portable") == 0) && has_avx2_and_f16c();
+    const bool is_portable = wish && strcmp(wish, "portable") == 0;
+    cpu.avx2 = !is_portable && has_avx2_and_f16c();
+    cpu.sse42 = !is_portable && has_sse42();
 }
 
 const struct ckpt_cpu *ckpt_cpu(void) {

@@ -6,6 +6,7 @@
 
 struct ckpt_cpu {
     bool avx2; /* and F16C: every AVX2 machine has it; both are checked */
+    bool sse42;
 };
 
 const struct ckpt_cpu *ckpt_cpu(void);

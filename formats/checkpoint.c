@@ -18,7 +18,8 @@ static const struct ckpt_format *const formats[] = {
     &ckpt_format_safetensors,     &ckpt_format_safetensors_directory,
     &ckpt_format_torch_directory, &ckpt_format_torch_zip,
     &ckpt_format_torch_legacy,    &ckpt_format_torch_tar,
-    &ckpt_format_torch_dcp,       &ckpt_format_burnpack,
+    &ckpt_format_torch_dcp,       &ckpt_format_orbax,
+    &ckpt_format_burnpack,        &ckpt_format_flax,
     &ckpt_format_torch_pickle,
 };
 
@@ -164,9 +165,11 @@ static int read_directory(struct ckpt_checkpoint *c, const char *source,
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         if (formats[i]->directory && formats[i]->detect(source, NULL))
             return formats[i]->read(c, source, options, err);
-    return ckpt_fail(err, -EINVAL,
-                     "not a checkpoint directory: expected model.safetensors, pytorch_model.bin, "
-                     "the index of such a file's shards (NAME.index.json) or .metadata in it");
+    return ckpt_fail(
+        err, -EINVAL,
+        "not a checkpoint directory: expected model.safetensors, pytorch_model.bin, "
+        "the index of such a file's shards (NAME.index.json), .metadata, or what Orbax "
+        "saves (manifest.ocdbt, _METADATA, arrays of zarr; or steps of those)");
 }
 
 int ckpt_checkpoint_read_file(struct ckpt_checkpoint *c, const char *source,

@@ -112,7 +112,7 @@ struct ckpt_format {
 extern const struct ckpt_format ckpt_format_safetensors, ckpt_format_safetensors_directory,
     ckpt_format_torch_zip, ckpt_format_torch_legacy, ckpt_format_torch_tar,
     ckpt_format_torch_pickle, ckpt_format_torch_directory, ckpt_format_torch_dcp,
-    ckpt_format_burnpack;
+    ckpt_format_burnpack, ckpt_format_orbax, ckpt_format_flax;
 
 /* Opens the file and fills the checkpoint, which is empty, with what it holds. */
 int ckpt_checkpoint_read_file(struct ckpt_checkpoint *c, const char *path,

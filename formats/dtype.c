@@ -43,6 +43,15 @@ static const struct ckpt_dtype_info table[CKPT_DT_COUNT] = {
     [CKPT_DT_BITS1X8] = {"BITS1X8", "bits1x8", NULL, CKPT_CLASS_UINT, 8, 1, 1, 1, false, false},
     [CKPT_DT_BITS2X4] = {"BITS2X4", "bits2x4", NULL, CKPT_CLASS_UINT, 8, 1, 1, 1, false, false},
     [CKPT_DT_BITS4X2] = {"BITS4X2", "bits4x2", NULL, CKPT_CLASS_UINT, 8, 1, 1, 1, false, false},
+    [CKPT_DT_I4] = {"I4", NULL, NULL, CKPT_CLASS_INT, 8, 1, 1, 1, false, false},
+    [CKPT_DT_I2] = {"I2", NULL, NULL, CKPT_CLASS_INT, 8, 1, 1, 1, false, false},
+    [CKPT_DT_U4] = {"U4", NULL, NULL, CKPT_CLASS_UINT, 8, 1, 1, 1, false, false},
+    [CKPT_DT_F4_E2M1] = {"F4_E2M1", NULL, NULL, CKPT_CLASS_SMALL_FLOAT, 8, 1, 1, 1, false, false},
+    [CKPT_DT_F8_E3M4] = {"F8_E3M4", NULL, NULL, CKPT_CLASS_SMALL_FLOAT, 8, 1, 1, 1, false, false},
+    [CKPT_DT_F8_E4M3_IEEE] = {"F8_E4M3_IEEE", NULL, NULL, CKPT_CLASS_SMALL_FLOAT, 8, 1, 1, 1, false,
+                              false},
+    [CKPT_DT_F8_E4M3B11FNUZ] = {"F8_E4M3B11FNUZ", NULL, NULL, CKPT_CLASS_SMALL_FLOAT, 8, 1, 1, 1,
+                                false, false},
 };
 
 const struct ckpt_dtype_info *ckpt_dtype_info(enum ckpt_dtype t) {

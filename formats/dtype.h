@@ -42,6 +42,13 @@ enum ckpt_dtype {
     CKPT_DT_BITS1X8,
     CKPT_DT_BITS2X4,
     CKPT_DT_BITS4X2,
+    CKPT_DT_I4, /* zarr's, with a byte for each element */
+    CKPT_DT_I2,
+    CKPT_DT_U4,
+    CKPT_DT_F4_E2M1,
+    CKPT_DT_F8_E3M4,
+    CKPT_DT_F8_E4M3_IEEE,
+    CKPT_DT_F8_E4M3B11FNUZ,
     CKPT_DT_COUNT
 };
 

@@ -37,4 +37,27 @@
 #define CKPT_LIMIT_ZIP_ENTRIES 300000u
 #define CKPT_LIMIT_INFLATED_BYTES ((uint64_t)1 << 36) /* one deflated entry */
 
+/* Key-value stores and what is in them */
+#define CKPT_LIMIT_KV_KEYS 4000000u
+#define CKPT_LIMIT_KV_KEY_BYTES (128u << 20)
+#define CKPT_LIMIT_KV_FOLDERS 16u                   /* nesting, where the store is a directory */
+#define CKPT_LIMIT_OCDBT_MANIFEST_BYTES (16u << 20) /* decoded */
+#define CKPT_LIMIT_OCDBT_NODE_BYTES (128u << 20)    /* one node, decoded; orbax' own is 100 MB */
+#define CKPT_LIMIT_OCDBT_BYTES (512u << 20)         /* all nodes, decoded */
+#define CKPT_LIMIT_OCDBT_NODES 1000000u
+#define CKPT_LIMIT_OCDBT_ENTRIES 1048576u             /* of one node, as in its format */
+#define CKPT_LIMIT_OCDBT_PATH 65535u                  /* bytes of a path or key, as in its format */
+#define CKPT_LIMIT_ZARR_METADATA (1u << 20)           /* the JSON of one array */
+#define CKPT_LIMIT_ZARR_SUBCHUNKS ((uint64_t)1 << 24) /* in one shard */
+#define CKPT_LIMIT_ZARR_SHARDS 8u                     /* nesting of shards */
+#define CKPT_LIMIT_ZARR_STEPS 8u                      /* codecs of one kind, in one list */
+#define CKPT_LIMIT_ZARR_BETWEEN (1u << 30)            /* bytes between two compressions */
+#define CKPT_LIMIT_ZARR_SUBCHUNK_BYTES (256u << 20)   /* one of several chunks in a shard */
+
+#define CKPT_LIMIT_MSGPACK_DEPTH 128u
+#define CKPT_LIMIT_MSGPACK_OBJECTS 1500000u
+#define CKPT_LIMIT_MSGPACK_TEXT (16u << 20)             /* bytes of one text */
+#define CKPT_LIMIT_ORBAX_METADATA ((uint64_t)100 << 20) /* bytes of _METADATA, of _strings.json */
+#define CKPT_LIMIT_ORBAX_ITEMS 10000u                   /* folders looked at in one */
+
 #endif

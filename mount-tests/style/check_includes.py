@@ -15,7 +15,7 @@ LAYERS = ["base", "formats", "adapters", "verify", "fs"]  # each may include its
 # A header of an outside library -> the files that may include it.
 OWNERS = [
     (r"fuse3?/.*|fuse.*\.h", r"fs/fuse_[^/]*\.[ch]"),
-    (r"zip\.h|zlib\.h|zstd.*\.h", r"formats/.*"),
+    (r"zip\.h|zlib\.h|zstd.*\.h|bzlib\.h|blosc.*\.h", r"formats/.*"),
     (r"pcre2\.h", r"adapters/.*"),
     (r"cjson/.*|cJSON\.h", r"adapters/.*"),
     (r"cblas.*\.h|openblas.*\.h|lapack.*\.h", r"verify/.*"),

@@ -1,0 +1,234 @@
+#include "formats/chunk_grid.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/size.h"
+#include "formats/box.h"
+
+/* A run of the array's bytes up to so many is put together in memory of its own; for more, the
+ * whole array is, in the cache. */
+#define RUN_MOST ((uint64_t)1 << 20)
+
+/* --- chunks ----------------------------------------------------------------------------------- */
+
+static int by_number(const void *a, const void *b) {
+    const uint64_t x = *(const uint64_t *)a, y = ((const struct ckpt_chunk *)b)->number;
+    return (x > y) - (x < y);
+}
+
+int ckpt_chunk_grid_pin(struct ckpt_chunk_grid *g, uint64_t number, struct ckpt_pin *pin,
+                        const struct ckpt_stop *stop, struct ckpt_err *err) {
+    struct ckpt_chunk *const chunk =
+        g->nchunks ? bsearch(&number, g->chunks, g->nchunks, sizeof *g->chunks, by_number) : NULL;
+    *pin = (struct ckpt_pin){0};
+    if (!chunk)
+        return 0;
+    const int rc = ckpt_decoded_pin(&chunk->decoded, &pin->data, stop, err);
+    if (rc == 0)
+        pin->held = &chunk->decoded;
+    return rc;
+}
+
+void ckpt_chunk_grid_unpin(struct ckpt_pin *pin) {
+    if (pin->held)
+        ckpt_decoded_unpin(pin->held);
+    *pin = (struct ckpt_pin){0};
+}
+
+static int decode_chunk(struct ckpt_decoded *d, uint8_t *out, const struct ckpt_stop *stop,
+                        struct ckpt_err *err) {
+    const struct ckpt_chunk *const chunk =
+        (const struct ckpt_chunk *)((const char *)d - offsetof(struct ckpt_chunk, decoded));
+    const struct ckpt_chunk_grid *const g = chunk->grid;
+    const int rc = g->decode(chunk, out, stop, err);
+    return rc ? ckpt_fail_in(err, "array \"%s\", chunk %" PRIu64, g->blob.name, chunk->number) : 0;
+}
+
+/* --- the array's bytes ------------------------------------------------------------------------ */
+
+/* A box of the array, [from, to) along each axis, that goes to C order at `out`, which begins with
+ * the array's element `base`. */
+struct window {
+    struct ckpt_chunk_grid *g;
+    int64_t from[CKPT_NDIM_MAX], to[CKPT_NDIM_MAX];
+    int64_t dense[CKPT_NDIM_MAX]; /* strides of the array in C order, bytes */
+    uint64_t base;                /* byte */
+    uint8_t *out;
+    const struct ckpt_stop *stop;
+    struct ckpt_err *err;
+};
+
+/* What of the window lies in the chunk at these indices of the grid. */
+static int copy_chunk(const struct window *w, const int64_t *at) {
+    struct ckpt_chunk_grid *const g = w->g;
+    struct ckpt_box box = {.ndim = g->ndim, .esize = g->esize};
+    struct ckpt_pin pin;
+    uint64_t number = 0;
+    int64_t source = 0, target = 0;
+    for (uint32_t d = 0; d < g->ndim; d++) {
+        const int64_t start = at[d] * g->chunk[d];
+        const int64_t from = w->from[d] > start ? w->from[d] : start;
+        const int64_t to = w->to[d] < start + g->chunk[d] ? w->to[d] : start + g->chunk[d];
+        box.size[d] = to - from;
+        box.from[d] = g->stride[d];
+        box.to[d] = w->dense[d];
+        source += (from - start) * g->stride[d];
+        target += from * w->dense[d];
+        number = number * (uint64_t)g->count[d] + (uint64_t)at[d];
+    }
+    const int rc = ckpt_chunk_grid_pin(g, number, &pin, w->stop, w->err);
+    if (rc)
+        return rc;
+    if (!pin.data)
+        memset(box.from, 0, sizeof box.from);
+    ckpt_box_copy(&box, pin.data ? pin.data + source : g->fill, w->out + target - w->base);
+    ckpt_chunk_grid_unpin(&pin);
+    return 0;
+}
+
+static int copy_window(const struct window *w) {
+    const struct ckpt_chunk_grid *const g = w->g;
+    int64_t at[CKPT_NDIM_MAX];
+    for (uint32_t d = 0; d < g->ndim; d++)
+        at[d] = w->from[d] / g->chunk[d];
+    for (;;) {
+        const int rc = copy_chunk(w, at);
+        if (rc)
+            return rc;
+        uint32_t d = g->ndim;
+        while (d-- > 0) {
+            if (++at[d] * g->chunk[d] < w->to[d])
+                break;
+            at[d] = w->from[d] / g->chunk[d];
+        }
+        if (d == UINT32_MAX)
+            return 0;
+    }
+}
+
+/* Elements [first, end) in C order, of which those inside one index of axis d are a run: whole
+ * indices are a box, the ragged ends are runs of the next axis. */
+static int copy_run(struct window *w, uint32_t d, uint64_t inside, uint64_t first, uint64_t end) {
+    const struct ckpt_chunk_grid *const g = w->g;
+    if (first >= end)
+        return 0;
+    if (d == g->ndim)
+        return copy_window(w);
+    const uint64_t each = inside / (uint64_t)g->shape[d];
+    const uint64_t head = (first + each - 1) / each, tail = end / each;
+    int rc = 0;
+    for (uint32_t i = d + 1; i < g->ndim; i++) {
+        w->from[i] = 0;
+        w->to[i] = g->shape[i];
+    }
+    if (head < tail) {
+        w->from[d] = (int64_t)head;
+        w->to[d] = (int64_t)tail;
+        rc = copy_window(w);
+    }
+    if (rc == 0 && first < head * each) {
+        const uint64_t index = first / each, stop = end < head * each ? end : head * each;
+        w->from[d] = (int64_t)index;
+        w->to[d] = (int64_t)index + 1;
+        rc = copy_run(w, d + 1, each, first - index * each, stop - index * each);
+        if (stop == end)
+            return rc;
+    }
+    if (rc == 0 && tail * each < end) {
+        w->from[d] = (int64_t)tail;
+        w->to[d] = (int64_t)tail + 1;
+        rc = copy_run(w, d + 1, each, 0, end - tail * each);
+    }
+    return rc;
+}
+
+/* Bytes of the array from element `first` on, which is where `out` begins. */
+static int assemble(struct ckpt_chunk_grid *g, uint64_t first, uint64_t end, uint8_t *out,
+                    const struct ckpt_stop *stop, struct ckpt_err *err) {
+    struct window w = {.g = g, .base = first * g->esize, .out = out, .stop = stop, .err = err};
+    int64_t stride = g->esize;
+    for (uint32_t d = g->ndim; d-- > 0; stride *= g->shape[d])
+        w.dense[d] = stride;
+    return copy_run(&w, 0, g->blob.size / g->esize, first, end);
+}
+
+static int decode_dense(struct ckpt_decoded *d, uint8_t *out, const struct ckpt_stop *stop,
+                        struct ckpt_err *err) {
+    struct ckpt_chunk_grid *const g =
+        (struct ckpt_chunk_grid *)((char *)d - offsetof(struct ckpt_chunk_grid, dense));
+    return assemble(g, 0, g->blob.size / g->esize, out, stop, err);
+}
+
+/* --- the blob --------------------------------------------------------------------------------- */
+
+static int pin_run(struct ckpt_chunk_grid *g, uint64_t lo, uint64_t hi, struct ckpt_pin *pin,
+                   const struct ckpt_stop *stop, struct ckpt_err *err) {
+    const uint64_t first = lo / g->esize, end = (hi + g->esize - 1) / g->esize;
+    CKPT_AUTO(free) uint8_t *bytes = malloc((size_t)((end - first) * g->esize) + 1);
+    const int rc = bytes ? assemble(g, first, end, bytes, stop, err)
+                         : ckpt_fail_memory(err, "putting chunks together");
+    if (rc)
+        return rc;
+    pin->data = bytes + lo % g->esize;
+    pin->held = CKPT_STEAL(bytes);
+    return 0;
+}
+
+static int pin(struct ckpt_blob *b, uint64_t lo, uint64_t hi, struct ckpt_pin *out,
+               const struct ckpt_stop *stop, struct ckpt_err *err) {
+    struct ckpt_chunk_grid *const g = ckpt_chunk_grid_of(b);
+    *out = (struct ckpt_pin){0};
+    if (lo > hi || hi > b->size)
+        return ckpt_fail(err, -EINVAL,
+                         "bytes %" PRIu64 "..%" PRIu64 " lie outside an array of %" PRIu64 " bytes",
+                         lo, hi, b->size);
+    if (hi - lo <= RUN_MOST)
+        return pin_run(g, lo, hi, out, stop, err);
+    const int rc = ckpt_decoded_pin(&g->dense, &out->data, stop, err);
+    if (rc == 0)
+        out->data += lo;
+    return rc;
+}
+
+static void unpin(struct ckpt_blob *b, struct ckpt_pin *p) {
+    if (p->held)
+        free(p->held);
+    else if (p->data)
+        ckpt_decoded_unpin(&ckpt_chunk_grid_of(b)->dense);
+    *p = (struct ckpt_pin){0};
+}
+
+static void fini(struct ckpt_blob *b) {
+    struct ckpt_chunk_grid *const g = ckpt_chunk_grid_of(b);
+    for (size_t i = 0; i < g->nchunks; i++)
+        ckpt_decoded_drop(&g->chunks[i].decoded);
+    ckpt_decoded_drop(&g->dense);
+}
+
+static const struct ckpt_blob_ops ops = {.kind = "grid", .pin = pin, .unpin = unpin, .fini = fini};
+
+struct ckpt_chunk_grid *ckpt_chunk_grid_of(struct ckpt_blob *b) {
+    return b->ops == &ops ? (struct ckpt_chunk_grid *)b : NULL;
+}
+
+int ckpt_chunk_grid_init(struct ckpt_chunk_grid *g, uint64_t bytes,
+                         struct ckpt_decoded_cache *cache, const char *name, struct ckpt_err *err) {
+    uint64_t count, size;
+    if (!ckpt_shape_count(g->shape, g->ndim, &count) || !ckpt_mul_u64(count, g->esize, &size) ||
+        size > INT64_MAX)
+        return ckpt_fail(err, -E2BIG, "the array has more than 2^63 bytes");
+    g->blob = (struct ckpt_blob){.ops = &ops, .size = size, .name = name};
+    g->dense =
+        (struct ckpt_decoded){.cache = cache, .decode = decode_dense, .name = name, .size = size};
+    for (size_t i = 0; i < g->nchunks; i++) {
+        g->chunks[i].grid = g;
+        g->chunks[i].decoded = (struct ckpt_decoded){
+            .cache = cache, .decode = decode_chunk, .name = name, .size = bytes};
+    }
+    return 0;
+}

@@ -1,0 +1,71 @@
+#include "formats/store_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "base/size.h"
+
+struct ckpt_store_file *ckpt_store_file_note(struct ckpt_arena *a, const char *directory,
+                                             const char *name) {
+    struct ckpt_store_file *const f = ckpt_arena_alloc(a, sizeof *f);
+    const char *const path = f ? ckpt_arena_printf(a, "%s/%s", directory, name) : NULL;
+    if (!path)
+        return NULL;
+    f->path = path;
+    f->name = path + strlen(directory) + 1;
+    struct stat st;
+    f->error = stat(path, &st) ? errno : S_ISREG(st.st_mode) ? 0 : EINVAL;
+    if (f->error == 0) {
+        f->size = (uint64_t)st.st_size;
+        f->mtime = st.st_mtim;
+        f->dev = st.st_dev;
+        f->ino = st.st_ino;
+    }
+    return f;
+}
+
+int ckpt_store_file_check(const struct ckpt_store_file *f, uint64_t offset, uint64_t length,
+                          struct ckpt_err *err) {
+    uint64_t end;
+    if (f->error)
+        return ckpt_fail(err, -EINVAL, "its file %s %s: an incomplete download?", f->name,
+                         f->error == ENOENT   ? "is absent"
+                         : f->error == EINVAL ? "is no regular file"
+                                              : strerror(f->error));
+    if (!ckpt_add_u64(offset, length, &end))
+        return ckpt_fail(err, -EINVAL, "bytes %" PRIu64 " and on of %s: no file is as long", offset,
+                         f->name);
+    if (end > f->size)
+        return ckpt_fail(err, -EINVAL,
+                         "%" PRIu64 " of its %" PRIu64 " bytes are missing: %s ends at byte "
+                         "%" PRIu64 ", expected %" PRIu64 " at least: an incomplete download?",
+                         end - f->size < length ? end - f->size : length, length, f->name, f->size,
+                         end);
+    return 0;
+}
+
+static bool is_same(const struct ckpt_store_file *f, const struct stat *st) {
+    return (uint64_t)st->st_size == f->size && st->st_mtim.tv_sec == f->mtime.tv_sec &&
+           st->st_mtim.tv_nsec == f->mtime.tv_nsec && st->st_dev == f->dev && st->st_ino == f->ino;
+}
+
+int ckpt_store_file_open(const struct ckpt_store_file *f, struct ckpt_err *err) {
+    CKPT_AUTO(fd) int fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return ckpt_fail(err, -EIO, "%s: cannot open: %s", f->name, strerror(errno));
+    struct stat st;
+    if (fstat(fd, &st) || !is_same(f, &st)) {
+        ckpt_log_once(f->name, "%s has changed since the mount; reads of it fail", f->name);
+        return ckpt_fail(err, -EIO, "%s has changed since the mount: unmount and mount again",
+                         f->name);
+    }
+    const int out = fd;
+    fd = -1;
+    return out;
+}

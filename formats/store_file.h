@@ -1,0 +1,34 @@
+#ifndef CKPT_FORMATS_STORE_FILE_H
+#define CKPT_FORMATS_STORE_FILE_H
+/*
+ * A file of a checkpoint of many files (an array may well have a file a chunk): noted when the
+ * checkpoint is opened, opened again for each read, so that neither descriptors nor mappings run
+ * out. Immutable; any thread.
+ */
+#include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+
+struct ckpt_store_file {
+    const char *path; /* absolute */
+    const char *name; /* below the checkpoint's folder: all that is ever shown */
+    int error;        /* errno of looking at it; 0: it is there */
+    uint64_t size;
+    struct timespec mtime;
+    dev_t dev;
+    ino_t ino;
+};
+
+/* Looks at DIRECTORY/NAME. One that can't be had is noted, too. NULL: out of memory. */
+struct ckpt_store_file *ckpt_store_file_note(struct ckpt_arena *a, const char *directory,
+                                             const char *name);
+/* Whether `length` bytes at `offset` are in it: -EINVAL says how many are missing. */
+int ckpt_store_file_check(const struct ckpt_store_file *f, uint64_t offset, uint64_t length,
+                          struct ckpt_err *err) CKPT_CHECKED;
+/* A descriptor, or negative: -EIO if it is not the file that was noted any more. */
+int ckpt_store_file_open(const struct ckpt_store_file *f, struct ckpt_err *err) CKPT_CHECKED;
+
+#endif

@@ -1,0 +1,313 @@
+/*
+ * Where an array's bytes come from:
+ *
+ *     no element, or no chunk stored      the fill value, with strides of 0
+ *     one chunk for the whole array       that chunk, decoded: a flat blob
+ *     several                             a grid of chunks (formats/chunk_grid.h)
+ */
+#include "formats/zarr_array.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/cleanup.h"
+#include "formats/chunk_grid.h"
+
+struct array {
+    const struct ckpt_zarr_source *s;
+    struct ckpt_zarr *z;
+    struct ckpt_text prefix; /* NAME/ */
+    const char *name;
+    struct ckpt_chunk *chunks; /* stored ones; malloc'ed */
+    size_t nchunks, cap;
+    struct ckpt_err *err;
+};
+
+static void array_fini(struct array *a) {
+    free(a->chunks);
+}
+CKPT_DEFINE_AUTO(array, struct array, array_fini)
+
+static struct ckpt_arena *arena(const struct array *a) {
+    return &a->s->c->arena;
+}
+
+static int fail_memory(const struct array *a) {
+    return ckpt_fail_memory(a->err, "reading an array");
+}
+
+static uint32_t element_bytes(const struct array *a) {
+    return ckpt_dtype_info(a->z->dtype)->unit_bytes;
+}
+
+/* --- metadata --------------------------------------------------------------------------------- */
+
+static int find_metadata(const struct array *a, const struct ckpt_kv **out, int *version) {
+    static const char *const files[] = {".zarray", "zarr.json"};
+    for (int i = 0; i < 2; i++) {
+        CKPT_AUTO(str) struct ckpt_str key = {0};
+        ckpt_str_add(&key, a->prefix.s, a->prefix.n);
+        ckpt_str_puts(&key, files[i]);
+        if (key.failed)
+            return fail_memory(a);
+        *out = ckpt_kvstore_get(a->s->store, ckpt_str_text(&key));
+        *version = 2 + i;
+        if (*out)
+            return 0;
+    }
+    return ckpt_fail(a->err, -ENOENT, "neither .zarray nor zarr.json is there");
+}
+
+static int read_metadata(struct array *a) {
+    CKPT_AUTO(arena) struct ckpt_arena scratch = {0};
+    const struct ckpt_kv *kv = NULL;
+    struct ckpt_text json;
+    int version = 0;
+    int rc = find_metadata(a, &kv, &version);
+    if (rc == 0)
+        rc = ckpt_kvstore_read(kv, CKPT_LIMIT_ZARR_METADATA, &scratch, &json, a->err);
+    if (rc == 0)
+        rc = ckpt_zarr_parse(json.s, json.n, version, arena(a), a->z, a->err);
+    return rc;
+}
+
+/* --- chunks ----------------------------------------------------------------------------------- */
+
+static int compare_chunks(const void *a, const void *b) {
+    const uint64_t x = ((const struct ckpt_chunk *)a)->number;
+    const uint64_t y = ((const struct ckpt_chunk *)b)->number;
+    return (x > y) - (x < y);
+}
+
+static int check_chunk(const struct array *a, const struct ckpt_kv *kv) {
+    int rc = ckpt_stored_check(&kv->value, a->err);
+    if (rc == 0)
+        rc = ckpt_zarr_chain_can(&a->z->chain, kv->value.length, a->err);
+    return rc ? ckpt_fail_in(a->err, "chunk %.*s", (int)(kv->key.n - a->prefix.n),
+                             kv->key.s + a->prefix.n)
+              : 0;
+}
+
+/* The stored ones: the keys that begin with the array's prefix, as far as they name chunks. */
+static int list_chunks(struct array *a) {
+    const struct ckpt_kvstore *const s = a->s->store;
+    for (size_t i = ckpt_kvstore_from(s, a->prefix); i < s->n; i++) {
+        const struct ckpt_kv *const kv = &s->entries[i];
+        uint64_t number;
+        if (kv->key.n < a->prefix.n || memcmp(kv->key.s, a->prefix.s, a->prefix.n) != 0)
+            break;
+        const struct ckpt_text rest = {kv->key.s + a->prefix.n, kv->key.n - a->prefix.n};
+        if (!ckpt_zarr_chunk_number(a->z, rest, &number))
+            continue;
+        const int rc = check_chunk(a, kv);
+        if (rc)
+            return rc;
+        if (!ckpt_array_grow(&a->chunks, a->nchunks, &a->cap, sizeof *a->chunks))
+            return fail_memory(a);
+        a->chunks[a->nchunks++] = (struct ckpt_chunk){.number = number, .value = kv->value};
+    }
+    if (a->nchunks > 1)
+        qsort(a->chunks, a->nchunks, sizeof *a->chunks, compare_chunks);
+    return 0;
+}
+
+/* The grid's chunks, saturating. */
+static uint64_t count_grid(const struct ckpt_zarr *z) {
+    uint64_t n = 1;
+    for (uint32_t d = 0; d < z->ndim; d++) {
+        const int64_t chunk = z->chain.shape[d];
+        const uint64_t count = (uint64_t)(z->shape[d] / chunk + (z->shape[d] % chunk != 0));
+        if (__builtin_mul_overflow(n, count, &n))
+            return UINT64_MAX;
+    }
+    return n;
+}
+
+/* The index of the first chunk that is not stored, as in its key. */
+static int fail_missing(const struct array *a, uint64_t wanted) {
+    uint64_t number = 0, at[CKPT_ZARR_NDIM_MAX];
+    CKPT_AUTO(str) struct ckpt_str text = {0};
+    while (number < a->nchunks && a->chunks[number].number == number)
+        number++;
+    for (uint32_t d = a->z->ndim; d-- > 0;) {
+        const int64_t chunk = a->z->chain.shape[d];
+        const uint64_t n = (uint64_t)(a->z->shape[d] / chunk + (a->z->shape[d] % chunk != 0));
+        at[d] = number % n;
+        number /= n;
+    }
+    for (uint32_t d = 0; d < a->z->ndim; d++)
+        ckpt_str_printf(&text, "%s%" PRIu64, d ? "." : "", at[d]);
+    return ckpt_fail(a->err, -EINVAL,
+                     "%" PRIu64 " of its %" PRIu64 " chunks are missing, the first at %s",
+                     wanted - a->nchunks, wanted, text.n ? text.s : "0");
+}
+
+static int check_missing(const struct array *a) {
+    const uint64_t wanted = count_grid(a->z);
+    if (a->nchunks >= wanted)
+        return 0;
+    if (a->s->is_complete)
+        return fail_missing(a, wanted);
+    return a->z->fill_unknown
+               ? ckpt_fail(a->err, -ENOTSUP, "its fill value can't be had in its element type")
+               : 0;
+}
+
+/* --- blobs ------------------------------------------------------------------------------------ */
+
+/* A lone chunk as a flat blob. */
+struct lone {
+    struct ckpt_blob blob; /* first */
+    struct ckpt_decoded decoded;
+    const struct ckpt_zarr *zarr;
+    struct ckpt_stored value;
+};
+
+static int lone_decode(struct ckpt_decoded *d, uint8_t *out, const struct ckpt_stop *stop,
+                       struct ckpt_err *err) {
+    const struct lone *const l = (const struct lone *)((char *)d - offsetof(struct lone, decoded));
+    const int rc = ckpt_zarr_decode(l->zarr, &l->value, out, stop, err);
+    return rc ? ckpt_fail_in(err, "array \"%s\"", l->blob.name) : 0;
+}
+
+static int lone_pin(struct ckpt_blob *b, uint64_t lo, uint64_t hi, struct ckpt_pin *pin,
+                    const struct ckpt_stop *stop, struct ckpt_err *err) {
+    if (lo > hi || hi > b->size)
+        return ckpt_fail(err, -EINVAL,
+                         "bytes %" PRIu64 "..%" PRIu64 " lie outside a chunk of %" PRIu64 " bytes",
+                         lo, hi, b->size);
+    *pin = (struct ckpt_pin){0};
+    const int rc = ckpt_decoded_pin(&((struct lone *)b)->decoded, &pin->data, stop, err);
+    if (rc == 0)
+        pin->data += lo;
+    return rc;
+}
+
+static void lone_unpin(struct ckpt_blob *b, struct ckpt_pin *pin) {
+    ckpt_decoded_unpin(&((struct lone *)b)->decoded);
+    pin->data = NULL;
+}
+
+static void lone_fini(struct ckpt_blob *b) {
+    ckpt_decoded_drop(&((struct lone *)b)->decoded);
+}
+
+static const struct ckpt_blob_ops lone_ops = {
+    .kind = "chunk", .pin = lone_pin, .unpin = lone_unpin, .fini = lone_fini};
+
+static int make_lone(const struct array *a, struct ckpt_blob **out) {
+    struct lone *const l = ckpt_arena_alloc(arena(a), sizeof *l);
+    if (!l)
+        return fail_memory(a);
+    l->zarr = a->z;
+    l->value = a->chunks[0].value;
+    l->blob = (struct ckpt_blob){.ops = &lone_ops, .size = a->z->chain.bytes, .name = a->name};
+    l->decoded = (struct ckpt_decoded){.cache = a->s->c->decoded,
+                                       .decode = lone_decode,
+                                       .name = a->name,
+                                       .size = a->z->chain.bytes};
+    *out = &l->blob;
+    return 0;
+}
+
+static int decode_chunk(const struct ckpt_chunk *chunk, uint8_t *out, const struct ckpt_stop *stop,
+                        struct ckpt_err *err) {
+    return ckpt_zarr_decode(chunk->grid->codec, &chunk->value, out, stop, err);
+}
+
+static int make_grid(const struct array *a, const int64_t *shape, struct ckpt_blob **out) {
+    const struct ckpt_zarr *const z = a->z;
+    struct ckpt_chunk_grid *const g = ckpt_arena_alloc(arena(a), sizeof *g);
+    int64_t *const numbers = ckpt_arena_array(arena(a), 2 * (size_t)z->ndim + 1, sizeof *numbers);
+    struct ckpt_chunk *const chunks = ckpt_arena_array(arena(a), a->nchunks + 1, sizeof *a->chunks);
+    if (!g || !numbers || !chunks)
+        return fail_memory(a);
+    if (a->nchunks)
+        memcpy(chunks, a->chunks, a->nchunks * sizeof *chunks);
+    for (uint32_t d = 0; d < z->ndim; d++) {
+        const int64_t chunk = z->chain.shape[d];
+        numbers[d] = shape[d] / chunk + (shape[d] % chunk != 0);
+        numbers[z->ndim + d] = z->chain.stride[d] * element_bytes(a);
+    }
+    *g = (struct ckpt_chunk_grid){.ndim = z->ndim,
+                                  .esize = element_bytes(a),
+                                  .shape = shape,
+                                  .chunk = z->chain.shape,
+                                  .count = numbers,
+                                  .stride = numbers + z->ndim,
+                                  .fill = z->fill,
+                                  .chunks = chunks,
+                                  .nchunks = a->nchunks,
+                                  .decode = decode_chunk,
+                                  .codec = z};
+    *out = &g->blob;
+    return ckpt_chunk_grid_init(g, z->chain.bytes, a->s->c->decoded, a->name, a->err);
+}
+
+/* --- the tensor ------------------------------------------------------------------------------- */
+
+static int64_t *copy_numbers(const struct array *a, const int64_t *numbers) {
+    int64_t *const copy = ckpt_arena_array(arena(a), a->z->ndim + 1u, sizeof *copy);
+    if (copy)
+        memcpy(copy, numbers, a->z->ndim * sizeof *copy);
+    return copy;
+}
+
+static bool is_c_order(const struct array *a) {
+    int64_t stride = 1;
+    for (uint32_t d = a->z->ndim; d-- > 0; stride *= a->z->shape[d])
+        if (a->z->shape[d] > 1 && a->z->chain.stride[d] != stride)
+            return false;
+    return true;
+}
+
+static int make_blob(const struct array *a, struct ckpt_tensor *t, uint64_t count) {
+    static const int64_t zeros[CKPT_ZARR_NDIM_MAX];
+    if (a->nchunks == 0 || count == 0) {
+        t->stride = copy_numbers(a, zeros);
+        return t->stride ? ckpt_blob_owned(arena(a), a->z->fill, element_bytes(a), a->name,
+                                           &t->blob, a->err)
+                         : fail_memory(a);
+    }
+    if (count_grid(a->z) > 1)
+        return make_grid(a, t->shape, &t->blob);
+    t->stride = is_c_order(a) ? NULL : copy_numbers(a, a->z->chain.stride);
+    return make_lone(a, &t->blob);
+}
+
+static int fill_tensor(struct array *a, struct ckpt_tensor *t) {
+    uint64_t count = 0;
+    int rc = read_metadata(a);
+    if (rc == 0)
+        rc = list_chunks(a);
+    if (rc == 0)
+        rc = check_missing(a);
+    if (rc)
+        return rc;
+    t->dtype = a->z->dtype;
+    t->ndim = a->z->ndim;
+    t->shape = copy_numbers(a, a->z->shape);
+    t->swap = a->z->swap;
+    (void)ckpt_shape_count(a->z->shape, a->z->ndim, &count); /* checked by the parser */
+    rc = t->shape ? make_blob(a, t, count) : fail_memory(a);
+    if (rc == 0 && ckpt_checkpoint_add_blob(a->s->c, t->blob))
+        rc = fail_memory(a);
+    return rc ? rc : ckpt_tensor_check(t, a->err);
+}
+
+int ckpt_zarr_tensor(const struct ckpt_zarr_source *s, struct ckpt_text name, struct ckpt_tensor *t,
+                     struct ckpt_err *err) {
+    struct ckpt_arena *const memory = &s->c->arena;
+    const char *const prefix = ckpt_arena_printf(memory, "%.*s/", (int)name.n, name.s);
+    const struct ckpt_text copy = ckpt_text_copy(memory, name.s, name.n);
+    CKPT_AUTO(array)
+    struct array a = {
+        .s = s, .z = ckpt_arena_alloc(memory, sizeof *a.z), .name = copy.s, .err = err};
+    if (!prefix || !copy.s || !a.z)
+        return ckpt_fail_memory(err, "reading an array");
+    a.prefix = ckpt_text_of(prefix);
+    return fill_tensor(&a, t);
+}
