@@ -26,9 +26,14 @@ static int swap_first(const struct ckpt_scope *s, const struct ckpt_array *a,
 
 static int to_batches(const struct ckpt_scope *s, enum form form, const struct ckpt_array *a,
                       struct ckpt_array *out, struct ckpt_err *err) {
-    if (a->ndim != (form == ALONE ? 2 : 3) || a->dtype != CKPT_DT_F32)
-        return ckpt_fail(err, -EINVAL, "an input of %u dimensions, expected %d of F32", a->ndim,
-                         form == ALONE ? 2 : 3);
+    const uint32_t ndim = form == ALONE ? 2 : 3;
+    char text[64];
+    if (a->dtype != CKPT_DT_F32)
+        return ckpt_fail(err, -EINVAL, "an input is %s, expected F32",
+                         ckpt_dtype_info(a->dtype)->name);
+    if (a->ndim != ndim)
+        return ckpt_fail(err, -EINVAL, "an input has shape %s, expected %u dimensions",
+                         ckpt_array_shape_text(a, text, sizeof(text)), ndim);
     if (form == SEQUENCE_FIRST)
         return swap_first(s, a, out, err);
     if (form == BATCH_FIRST)

@@ -97,22 +97,21 @@ static void weights_fini(struct weights *w) {
 }
 CKPT_DEFINE_AUTO(weights, struct weights, weights_fini)
 
+/* Parameter `at` of the list, whose shape must be this one. */
 static int load(const struct rnn *r, int64_t at, const char *what, const int64_t *shape,
                 uint32_t ndim, struct ckpt_array *out, struct ckpt_err *err) {
     struct ckpt_arg named = r->params->list.v[at];
-    char text[64];
+    struct ckpt_array expected = {.ndim = ndim};
+    char text[2][64];
     named.name = what;
     const struct ckpt_call one = {.arg = &named, .nargs = 1, .exec = r->c->exec};
     const int rc = ckpt_call_input(&one, what, out, err);
-    if (rc < 0)
+    memcpy(expected.shape, shape, ndim * sizeof(*shape));
+    if (rc < 0 || ckpt_array_same_shape(out, &expected))
         return rc;
-    bool fits = out->ndim == ndim;
-    for (uint32_t d = 0; fits && d < ndim; d++)
-        fits = out->shape[d] == shape[d];
-    return fits ? 0
-                : ckpt_fail(err, -EINVAL, "%s has shape %s, expected %lld rows for %lld units",
-                            what, ckpt_array_shape_text(out, text, sizeof(text)),
-                            (long long)shape[0], (long long)r->hidden);
+    return ckpt_fail(err, -EINVAL, "%s has shape %s, expected %s", what,
+                     ckpt_array_shape_text(out, text[0], sizeof(text[0])),
+                     ckpt_array_shape_text(&expected, text[1], sizeof(text[1])));
 }
 
 static int weights_load(const struct rnn *r, int64_t block, int64_t in, struct weights *w,

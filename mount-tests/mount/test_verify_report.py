@@ -90,6 +90,11 @@ def main():
     layers = verify(probes / "probe_layers_full.pt", f"reference={probes}/probe_layers.reference.safetensors", "PASS", 0)
     assert {layer["status"] for layer in layers["layers"]} == {"PASS"}
     verify(probes / "probe_layers.safetensors", None, "PASS", 0)
+    verify(probes / "layers_burn_lacks_full.pt", f"reference={probes}/layers_burn_lacks.reference.safetensors", "DIFF", 1)
+    burn_nn = FIXTURES / "burn-nn"
+    encoder = verify(burn_nn / "encoder_pre_gelu_full.pt", f"reference={burn_nn}/encoder_pre_gelu.reference.safetensors", "PASS", 0)
+    assert [layer["path"] for layer in encoder["layers"]][:3] == ["", "layers.0", "layers.0.self_attn"], encoder["layers"]
+    assert encoder["layers"][0]["recorded"]["status"] == "PASS", encoder["layers"][0]
 
     with tempfile.TemporaryDirectory() as folder:
         damaged = pathlib.Path(folder, "damaged.pt")

@@ -451,6 +451,30 @@ static void recorded_layers(void **state) {
     cJSON_Delete(json);
 }
 
+#define BURN_NN FIXTURES "/burn-nn/"
+
+/* Layers that compute with their children's tensors stand before them, and the report keeps to its
+ * bound. */
+static void composite_layers(void **state) {
+    (void)state;
+    static const char *const paths[] = {"", "layers.0", "layers.0.self_attn",
+                                        "layers.0.self_attn.out_proj", "layers.0.multihead_attn"};
+    struct ckpt_verify_options o = options_for(BURN_NN "decoder_pre_relu_full.pt");
+    o.reference = BURN_NN "decoder_pre_relu.reference.safetensors";
+    cJSON *const json = verify(BURN_NN "decoder_pre_relu_full.pt", NULL, &o, "PASS");
+    for (int i = 0; i < 5; i++) {
+        const cJSON *const l = cJSON_GetArrayItem(at(json, "layers"), i);
+        assert_string_equal(string_at(l, "path"), paths[i]);
+        assert_string_equal(string_at(l, "status"), "PASS");
+    }
+    const cJSON *const whole = at(json, "layers")->child;
+    assert_string_equal(string_at(whole, "type"), "TransformerDecoder");
+    assert_true(at(whole, "recorded.burn_max_abs")->valuedouble < 1e-5);
+    assert_int_equal(at(json, "coverage.probed_tensors")->valueint,
+                     at(json, "coverage.model_tensors")->valueint);
+    cJSON_Delete(json);
+}
+
 /* Strides and eps are unknown: both conventions agree all the same. */
 static void unknown_attributes(void **state) {
     (void)state;
@@ -540,6 +564,7 @@ int main(void) {
         cmocka_unit_test(missing_parameters),
         cmocka_unit_test(interrupted),
         cmocka_unit_test(recorded_layers),
+        cmocka_unit_test(composite_layers),
         cmocka_unit_test(unknown_attributes),
         cmocka_unit_test(probe_inputs),
         cmocka_unit_test(sidecar_names),
