@@ -256,7 +256,10 @@ static void written(void **state) {
     assert_memory_equal(out.s, "\xa2\x61\x61\x01\x61\x62\x82\x02\x03", 9);
     ckpt_str_cut(&out, 0);
     ckpt_cborw_text(&out, CKPT_TEXT("a\xff\u00fc\xc3"));
-    assert_memory_equal(out.s, "\x69" "a%FF\u00fc%C3", 10);
+    assert_memory_equal(out.s,
+                        "\x69"
+                        "a%FF\u00fc%C3",
+                        10);
     struct rng r = rng_seeded("written");
     for (int i = 0; i < 20000; i++) {
         const uint64_t v = rng_next(&r) >> rng_below(&r, 64);

@@ -231,8 +231,9 @@ static void test_list_all(void **state) {
     const struct ckpt_dentry root = ckpt_dentry_of_inode(s, 1);
     const struct ckpt_dentry source = ckpt_dentry_of_inode(s, inode(s, ".source"));
     const struct ckpt_dentry b = ckpt_dentry_of_inode(s, inode(s, ".source/b"));
-    assert_listed(s, root,
-                  "b a a.npy model.safetensors verify.json .source index.json summary.txt ");
+    assert_listed(
+        s, root,
+        "b a a.npy model.safetensors model.bpk verify.json .source index.json summary.txt ");
     assert_listed(s, source, "b a a.npy ");
     assert_listed(s, b, "c c.npy a a.npy ");
     assert_int_equal(ckpt_dentry_folders(s, source), 1);
