@@ -25,12 +25,8 @@ static bool by_name(const struct ckpt_decision *d) {
     return is(d->decided_by, "name");
 }
 
-static bool is_lora(const struct ckpt_decision *d) {
-    return memmem(d->facts->path.s, d->facts->path.n, "lora_", 5) != NULL && is(d->kind, "linear");
-}
-
 static bool guessed(const struct ckpt_decision *d) {
-    return is(d->decided_by, "default") && is(d->kind, "linear") && !is_lora(d);
+    return is(d->decided_by, "default") && is(d->kind, "linear");
 }
 
 static bool square(const struct ckpt_decision *d) {
@@ -38,7 +34,7 @@ static bool square(const struct ckpt_decision *d) {
 }
 
 static bool named_table(const struct ckpt_decision *d) {
-    return by_name(d) && !has(d, CKPT_LEAF_BIAS) && weight(d)->ndim == 2 && !is_lora(d);
+    return by_name(d) && !has(d, CKPT_LEAF_BIAS) && weight(d)->ndim == 2 && !is(d->kind, "linear");
 }
 
 static bool named_vector(const struct ckpt_decision *d) {
@@ -51,7 +47,8 @@ static bool lone_vector(const struct ckpt_decision *d) {
 }
 
 static bool lora(const struct ckpt_decision *d) {
-    return is_lora(d) && (by_name(d) || is(d->decided_by, "default"));
+    return by_name(d) && !has(d, CKPT_LEAF_BIAS) &&
+           is(d->kind, "linear"); /* no other is, by name */
 }
 
 static bool integers(const struct ckpt_decision *d) {

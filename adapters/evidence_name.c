@@ -56,12 +56,26 @@ struct ckpt_text ckpt_module_last_name(struct ckpt_text path) {
     return (struct ckpt_text){path.s + skip, path.n - skip};
 }
 
-/* A number says nothing: "embed.0" is called embed. */
+static struct ckpt_text without_last(struct ckpt_text path, struct ckpt_text last) {
+    path.n = last.n < path.n ? path.n - last.n - 1 : 0;
+    return path;
+}
+
+static bool is_factor(struct ckpt_text name) {
+    return ckpt_text_is(name, "lora_A") || ckpt_text_is(name, "lora_B");
+}
+
+/* A number says nothing: "embed.0" is called embed; nor does the name of an adapter behind peft's
+ * factors: "lora_A.default" is called lora_A. */
 static struct ckpt_text telling_name(struct ckpt_text path) {
     struct ckpt_text last = ckpt_module_last_name(path);
-    while (last.n > 0 && last.n < path.n && strspn(last.s, "0123456789") >= last.n) {
-        path.n -= last.n + 1;
-        last = ckpt_module_last_name(path);
+    while (last.n > 0 && last.n < path.n) {
+        const struct ckpt_text above = without_last(path, last),
+                               name = ckpt_module_last_name(above);
+        if (strspn(last.s, "0123456789") < last.n && !is_factor(name))
+            break;
+        path = above;
+        last = name;
     }
     return last;
 }

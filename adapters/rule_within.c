@@ -68,7 +68,8 @@ static int put_name(struct ckpt_build *b, struct ckpt_rule *rule, const struct b
     char *s = ckpt_arena_alloc(&b->model->arena, below->begin + name.n + 1);
     if (!s)
         return ckpt_fail_memory(b->err, "applying a rule");
-    memcpy(s, item->key.s, below->begin);
+    if (below->begin)
+        memcpy(s, item->key.s, below->begin);
     memcpy(s + below->begin, name.s, name.n);
     item->key = (struct ckpt_text){s, below->begin + name.n};
     item->renamed = true;
