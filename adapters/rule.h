@@ -160,6 +160,9 @@ static inline uint32_t ckpt_item_rank(const struct ckpt_item *item) {
 /* The template with the groups of the rule's match on key, and ${index}, put in. */
 int ckpt_rule_expand(struct ckpt_build *b, struct ckpt_rule *rule, struct ckpt_text key,
                      struct ckpt_text template, int64_t index, struct ckpt_text *out) CKPT_CHECKED;
+/* The name becomes prefix and name. */
+int ckpt_rule_put_before(struct ckpt_build *b, struct ckpt_text prefix,
+                         struct ckpt_text *name) CKPT_CHECKED;
 /* Whether a rule fits an item: 1, 0 or negative. keys: of the model's items, to their indices. */
 int ckpt_rule_takes(struct ckpt_build *b, const struct ckpt_strmap *keys,
                     const struct ckpt_rules *file, struct ckpt_rule *rule,

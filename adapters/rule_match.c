@@ -13,7 +13,7 @@ int ckpt_rule_expand(struct ckpt_build *b, struct ckpt_rule *rule, struct ckpt_t
     return rc < 0 ? rc : 0;
 }
 
-static int put_before(struct ckpt_build *b, struct ckpt_text prefix, struct ckpt_text *name) {
+int ckpt_rule_put_before(struct ckpt_build *b, struct ckpt_text prefix, struct ckpt_text *name) {
     if (prefix.n == 0)
         return 0;
     char *s = ckpt_arena_alloc(&b->model->arena, prefix.n + name->n + 1);
@@ -36,7 +36,7 @@ static int when_holds(struct ckpt_build *b, const struct ckpt_strmap *keys,
         struct ckpt_text name = exists ? when->exists[i] : when->absent[i - when->nexists];
         int rc = rule ? ckpt_rule_expand(b, rule, key, name, 0, &name) : 0;
         if (rc == 0)
-            rc = put_before(b, prefix, &name);
+            rc = ckpt_rule_put_before(b, prefix, &name);
         if (rc)
             return rc;
         if ((ckpt_strmap_get(keys, name) != CKPT_STRMAP_ABSENT) == exists)

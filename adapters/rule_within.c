@@ -62,16 +62,12 @@ static int put_name(struct ckpt_build *b, struct ckpt_rule *rule, const struct b
     rule->taken++;
     if (!target->name.s)
         return 0;
-    const int rc = ckpt_rule_expand(b, rule, below->text, target->name, 0, &name);
+    int rc = ckpt_rule_expand(b, rule, below->text, target->name, 0, &name);
+    if (rc == 0)
+        rc = ckpt_rule_put_before(b, (struct ckpt_text){item->key.s, below->begin}, &name);
     if (rc)
         return rc;
-    char *s = ckpt_arena_alloc(&b->model->arena, below->begin + name.n + 1);
-    if (!s)
-        return ckpt_fail_memory(b->err, "applying a rule");
-    if (below->begin)
-        memcpy(s, item->key.s, below->begin);
-    memcpy(s + below->begin, name.s, name.n);
-    item->key = (struct ckpt_text){s, below->begin + name.n};
+    item->key = name;
     item->renamed = true;
     return 0;
 }
