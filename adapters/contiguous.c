@@ -253,6 +253,17 @@ static int gather_keys(struct ckpt_build *b, struct ckpt_text **key, size_t **it
     return 0;
 }
 
+static int warn_no_list(struct ckpt_build *b, const struct ckpt_renumbered *done) {
+    struct ckpt_arena *a = &b->model->arena;
+    const struct ckpt_text pattern = ckpt_text_of(b->options->contiguous_except);
+    struct ckpt_text *names = ckpt_arena_array(a, done->nlists, sizeof *names);
+    for (size_t i = 0; names && i < done->nlists; i++)
+        names[i] = done->list[i].name;
+    return ckpt_build_warn(b, "contiguous_except='%.*s' matches no list%s", CKPT_TEXT_ARGS(pattern),
+                           ckpt_build_did_you_mean(b, ckpt_regex_literal(pattern, a), names,
+                                                   names ? done->nlists : 0));
+}
+
 static int renumber(struct ckpt_build *b, struct ckpt_regex *except) {
     struct ckpt_text *key = NULL;
     size_t *item = NULL, n = 0;
@@ -269,9 +280,7 @@ static int renumber(struct ckpt_build *b, struct ckpt_regex *except) {
         b->item[item[i]].key = key[i];
     }
     b->model->nrenumbered = done.changed;
-    return except && done.exempt == 0 ? ckpt_build_warn(b, "contiguous_except='%s' matches no list",
-                                                        b->options->contiguous_except)
-                                      : 0;
+    return except && done.exempt == 0 ? warn_no_list(b, &done) : 0;
 }
 
 int ckpt_renumber_items(struct ckpt_build *b) {

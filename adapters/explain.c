@@ -351,7 +351,8 @@ int ckpt_explain_items(struct ckpt_build *b) {
 int ckpt_explain_within(struct ckpt_build *b, const struct ckpt_item *item,
                         const struct ckpt_rule *rule) {
     struct ckpt_explain *e = b->options->explain;
-    struct ckpt_explained *x = find(e, item);
+    const bool tried_out = item < b->item || item >= b->item + b->nitems; /* on a copy */
+    struct ckpt_explained *x = tried_out ? NULL : find(e, item);
     if (!x)
         return 0;
     CKPT_AUTO(str) struct ckpt_str why = {0};

@@ -95,6 +95,17 @@ def test_switched_off(folder):
     assert [t["key"] for t in found["becomes"]] == ["conv1d.weight_v"]
 
 
+def test_within():
+    """Each rule for the inside of a module is told once, and what holds the tensor."""
+    for leaf in ("weight", "bias"):
+        found = explain_json(fixture("pt", "mha_full.pt"), f"out_proj.{leaf}")[0]
+        names = [r["rule"] for r in found["rules"]]
+        assert len(names) == len(set(names)), names
+        taken = [r["why"] for r in found["rules"] if r["takes"]]
+        assert taken[0] == f"it names what is inside the module: output.{leaf}", taken
+        assert found["module"]["inside"] == ["the model: mha, by class"], found["module"]
+
+
 def test_outside_and_left_out():
     checkpoint = fixture("pt", "ckpt_model_state_dict.pt")
     outside = next(x for x in explain_json(checkpoint, "optimizer_state_dict") if not x["in_model"])
@@ -131,6 +142,7 @@ with tempfile.TemporaryDirectory(prefix="ckpt-test.") as folder:
     test_reasons(folder)
     test_computed()
     test_switched_off(folder)
+    test_within()
     test_outside_and_left_out()
     test_broken_model(folder)
     test_unknown()

@@ -98,6 +98,21 @@ static void check_told(const struct cases *c, struct told *t) {
         fail_msg("%s:%u: '%s'", c->name, c->number, warning);
 }
 
+static void test_no_such_list(void **state) {
+    (void)state;
+    struct ckpt_checkpoint *c = toy_new();
+    toy_tensor(c, "flows.0.w", CKPT_DT_F32, "2", 0);
+    toy_tensor(c, "flows.2.w", CKPT_DT_F32, "2", 0);
+    const struct ckpt_adapt_options options = {
+        .contiguous = CKPT_ON, .layout = CKPT_LAYOUT_TORCH, .contiguous_except = "^flosw$"};
+    struct ckpt_model *m;
+    assert_int_equal(ckpt_model_build(c, &options, &m, NULL), 0);
+    assert_string_equal(m->warnings[0].s,
+                        "contiguous_except='^flosw$' matches no list; did you mean 'flows'?");
+    ckpt_model_free(m);
+    ckpt_checkpoint_close(c);
+}
+
 static void test_told(void **state) {
     (void)state;
     struct cases c = cases_open(CASES "lists.test");
@@ -234,6 +249,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cases),
         cmocka_unit_test(test_told),
+        cmocka_unit_test(test_no_such_list),
         cmocka_unit_test(test_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
