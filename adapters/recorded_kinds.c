@@ -35,13 +35,15 @@ static bool has_burns_name(struct ckpt_text key) {
            ends(key, "output.weight") || ends(key, "input_transform.weight");
 }
 
-/* The shape proves nothing of a weight that knows its kind from elsewhere. */
+/* A matrix that neither its bias nor its name will say the kind of: it is known from elsewhere. */
 static bool is_known_otherwise(const struct ckpt_item *item) {
     const struct ckpt_decision *const d = &item->decision;
-    if (item->tensor->ndim != 2 || is(d->kind, "mha"))
+    if (item->tensor->ndim != 2 || !d->facts || is(d->kind, "mha"))
         return false;
-    return is(d->kind, "conv1d_hf") || is(d->decided_by, "class") || is(d->decided_by, "graph") ||
-           is(d->decided_by, "option");
+    if (is(d->kind, "linear") && d->facts->leaf[CKPT_LEAF_BIAS])
+        return false; /* as long as a row, in burn */
+    struct ckpt_decision by_name = {0};
+    return !ckpt_evidence_name(d->facts, false, &by_name) || !is(d->kind, by_name.kind);
 }
 
 static bool is_recurrent(const char *kind) {
