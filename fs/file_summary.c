@@ -177,14 +177,25 @@ static void write_ties(struct ckpt_str *out, const struct ckpt_adapted *t) {
     }
 }
 
+static const char *who_loads(enum ckpt_layout layout) {
+    switch (layout) {
+    case CKPT_LAYOUT_BURN:
+        return "loads in burn without an adapter";
+    case CKPT_LAYOUT_TORCH:
+        return "safetensors.torch.load_file() makes a state dict of it";
+    default:
+        return "the source's tensors as they are";
+    }
+}
+
 static void put_advice(struct ckpt_str *out, const struct ckpt_session *s) {
     ckpt_str_puts(out, "\nThere when named, though not listed (-o list=all lists them):\n"
                        "  NAME.npy           a tensor for numpy.load(..., mmap_mode=\"r\")\n"
                        "  model.bpk          the model as burn's burnpack\n"
                        "  .source/           the same tree unadapted, in the source's own names\n"
-                       "\nHow to go on:\n"
-                       "  cp model.safetensors   loads in burn without an adapter\n"
-                       "  jq .status verify.json does the adapted model compute the same?\n"
+                       "\nHow to go on:\n");
+    ckpt_str_printf(out, "  cp model.safetensors   %s\n", who_loads(s->model->layout));
+    ckpt_str_puts(out, "  jq .status verify.json does the adapted model compute the same?\n"
                        "  index.json             one record a tensor\n");
     if (s->model->ncandidates)
         ckpt_str_puts(out, "  -o root=KEY            chooses another part as the model\n");
