@@ -143,6 +143,20 @@ def test_rules_of_the_users_see_what_came_back():
         assert v["bytes"]["status"] == "PASS", v["bytes"]
 
 
+def test_burn_to_torch_and_back():
+    with tempfile.TemporaryDirectory() as d:
+        saved, torch, again = (os.path.join(d, n + ".safetensors") for n in ("saved", "torch", "again"))
+        tensors = floats(*linear("fc", 4), "norm.gamma 4", "norm.beta 4", *linear("a.query", 4), *linear("a.key", 4),
+                         *linear("a.value", 4), *linear("a.output", 4))
+        write_safetensors(saved, tensors, {"format": "safetensors", "producer": "burn", "version": "0.22.1"})
+        assert export(again, saved).returncode == 0 and safetensors(again)[0] == tensors, "it mounts as itself"
+        assert export(torch, saved, "layout=torch").returncode == 0
+        assert set(safetensors(torch)[0]) == {"fc.weight", "fc.bias", "norm.weight", "norm.bias", "a.in_proj_weight", "a.in_proj_bias",
+                                              "a.out_proj.weight", "a.out_proj.bias"}
+        assert export(again, torch).returncode == 0, "what was turned back is PyTorch's from then on"
+        assert safetensors(again)[0] == tensors
+
+
 def test_the_record_is_small_and_ours():
     with tempfile.TemporaryDirectory() as d:
         out, again = os.path.join(d, "out.safetensors"), os.path.join(d, "again.safetensors")
