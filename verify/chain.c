@@ -61,7 +61,7 @@ static void unknown_step(struct ckpt_verification *v, struct ckpt_text name) {
         names[n] = v->layers.at[n].path;
     for (size_t i = 0; names && ckpt_activation_names[i]; i++)
         names[n++] = ckpt_text_of(ckpt_activation_names[i]);
-    const int at = ckpt_text_nearest(name, names, n);
+    const int at = names ? ckpt_text_nearest(name, names, n) : -1;
     v->chain.status = CKPT_STATUS_TEST_FAIL;
     ckpt_reason_set(
         &v->chain.reason, "chain: \"%.*s\" is neither a module nor an activation%s%.*s%s",

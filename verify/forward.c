@@ -93,45 +93,55 @@ static void add_param(struct ckpt_arg *arg, uint32_t *n, const char *name,
     arg[(*n)++].param = b->param;
 }
 
-/* An operation whose weight and bias are the module's parameters of these names. */
-static int run_module(const struct ckpt_scope *s, const char *op, const char *module,
-                      const char *const names[2], const struct ckpt_arg *more, uint32_t nmore,
+/* An operation whose weight and bias are parameters of a module. */
+struct module {
+    const char *op, *name;
+    const char *weight, *bias; /* what they are called */
+    struct ckpt_arg more[2];
+    uint32_t nmore;
+};
+
+static int run_module(const struct ckpt_scope *s, const struct module *m,
                       const struct ckpt_array *x, struct ckpt_array *out, struct ckpt_err *err) {
     CKPT_AUTO(bound) struct ckpt_bound weight = {0};
     CKPT_AUTO(bound) struct ckpt_bound bias = {0};
     char buf[CKPT_NAME_MAX];
     struct ckpt_arg arg[5] = {array_arg("input", x)};
     uint32_t n = 1;
-    int rc = ckpt_scope_bind(s, ckpt_name_join(buf, module, names[0]), false, &weight, err);
+    int rc = ckpt_scope_bind(s, ckpt_name_join(buf, m->name, m->weight), false, &weight, err);
     if (rc == 0)
-        rc = ckpt_scope_bind(s, ckpt_name_join(buf, module, names[1]), true, &bias, err);
+        rc = ckpt_scope_bind(s, ckpt_name_join(buf, m->name, m->bias), true, &bias, err);
     if (rc < 0)
         return rc;
     weight.param->in_out = s->burn;
     add_param(arg, &n, "weight", &weight);
     add_param(arg, &n, "bias", &bias);
-    for (uint32_t i = 0; i < nmore; i++)
-        arg[n++] = more[i];
-    rc = ckpt_op_run(ckpt_op_find(ckpt_text_of(op)), arg, n, s->exec, out, err);
-    return rc < 0 && rc != -EINTR && module[0] ? ckpt_fail_in(err, "%s", module) : rc;
+    for (uint32_t i = 0; i < m->nmore; i++)
+        arg[n++] = m->more[i];
+    rc = ckpt_op_run(ckpt_op_find(ckpt_text_of(m->op)), arg, n, s->exec, out, err);
+    return rc < 0 && rc != -EINTR ? ckpt_fail_in(err, "%s", m->name) : rc;
 }
 
 int ckpt_scope_linear(const struct ckpt_scope *s, const char *module, const struct ckpt_array *x,
                       struct ckpt_array *out, struct ckpt_err *err) {
-    static const char *const names[2] = {"weight", "bias"};
-    return run_module(s, "linear", module, names, NULL, 0, x, out, err);
+    const struct module m = {.op = "linear", .name = module, .weight = "weight", .bias = "bias"};
+    return run_module(s, &m, x, out, err);
 }
 
 int ckpt_scope_layer_norm(const struct ckpt_scope *s, const char *module,
                           const struct ckpt_array *x, struct ckpt_array *out,
                           struct ckpt_err *err) {
-    static const char *const names[2][2] = {{"weight", "bias"}, {"gamma", "beta"}};
-    struct ckpt_arg more[2] = {{.name = "eps", .kind = CKPT_ARG_FLOAT},
-                               {.name = "normalized_shape", .kind = CKPT_ARG_INTS}};
-    more[0].f = ckpt_scope_float(s, "eps", 1e-5);
-    more[1].ints.v = &x->shape[x->ndim - 1];
-    more[1].ints.n = 1;
-    return run_module(s, "layer_norm", module, names[s->burn], more, 2, x, out, err);
+    struct module m = {.op = "layer_norm",
+                       .name = module,
+                       .weight = s->burn ? "gamma" : "weight",
+                       .bias = s->burn ? "beta" : "bias",
+                       .more = {{.name = "eps", .kind = CKPT_ARG_FLOAT},
+                                {.name = "normalized_shape", .kind = CKPT_ARG_INTS}},
+                       .nmore = 2};
+    m.more[0].f = ckpt_scope_float(s, "eps", 1e-5);
+    m.more[1].ints.v = &x->shape[x->ndim - 1];
+    m.more[1].ints.n = 1;
+    return run_module(s, &m, x, out, err);
 }
 
 int ckpt_scope_activation(const struct ckpt_scope *s, const struct ckpt_array *x,

@@ -157,8 +157,8 @@ static const struct ckpt_adapted *find_served(const struct ckpt_layer *l, struct
 }
 
 /* Binds the layer's tensor of that name to the argument of that name. NULL: it has none. */
-static struct ckpt_plan_param *bind(const struct ckpt_layer *l, struct ckpt_plan *p,
-                                    const char *name) {
+static struct ckpt_plan_param *bind_tensor(const struct ckpt_layer *l, struct ckpt_plan *p,
+                                           const char *name) {
     const struct ckpt_adapted *const t = ckpt_layer_param(l, name);
     if (!t)
         return NULL;
@@ -193,7 +193,7 @@ static bool is_reparametrised(const struct ckpt_layer *l) {
 
 static void require_weight(const struct ckpt_layer *l, struct ckpt_plan *p) {
     const char *const dot = l->path.n ? "." : "";
-    if (bind(l, p, "weight"))
+    if (bind_tensor(l, p, "weight"))
         return;
     if (is_reparametrised(l))
         ckpt_plan_refuse(p, CKPT_STATUS_SKIP,
@@ -240,7 +240,7 @@ static void plan_linear(const struct ckpt_layer *l, struct ckpt_plan *p) {
     w->in_out_served = p->layers->model->layout == CKPT_LAYOUT_BURN;
     check_size(l, p, "in_features", w->shape[1]);
     check_size(l, p, "out_features", w->shape[0]);
-    bind(l, p, "bias");
+    bind_tensor(l, p, "bias");
     set_probe(p, 4, w->shape[1]);
 }
 
@@ -250,7 +250,7 @@ static void plan_conv1d_hf(const struct ckpt_layer *l, struct ckpt_plan *p) {
         return;
     struct ckpt_plan_param *const w = &p->param[0];
     w->in_out_source = w->in_out_served = true;
-    bind(l, p, "bias");
+    bind_tensor(l, p, "bias");
     set_probe(p, 4, w->shape[0]);
 }
 
@@ -272,20 +272,20 @@ static void plan_embedding(const struct ckpt_layer *l, struct ckpt_plan *p) {
 }
 
 static void plan_conv(const struct ckpt_layer *l, struct ckpt_plan *p) {
-    bind(l, p, "bias");
+    bind_tensor(l, p, "bias");
     ckpt_plan_conv(l, p, false);
 }
 
 static void plan_transposed(const struct ckpt_layer *l, struct ckpt_plan *p) {
-    bind(l, p, "bias");
+    bind_tensor(l, p, "bias");
     ckpt_plan_conv(l, p, true);
 }
 
 static void plan_norm(const struct ckpt_layer *l, struct ckpt_plan *p) {
-    bind(l, p, "weight");
-    bind(l, p, "bias");
-    bind(l, p, "running_mean");
-    bind(l, p, "running_var");
+    bind_tensor(l, p, "weight");
+    bind_tensor(l, p, "bias");
+    bind_tensor(l, p, "running_mean");
+    bind_tensor(l, p, "running_var");
     ckpt_plan_norm(l, p);
 }
 

@@ -14,7 +14,7 @@
 
 struct block {
     const char *norm;
-    /* Appends nothing: *out is a new array. memory: the decoder's second input. */
+    /* memory: the decoder's second input */
     int (*run)(const struct ckpt_scope *s, const struct ckpt_array *x,
                const struct ckpt_array *memory, struct ckpt_array *out, struct ckpt_err *err);
 };
