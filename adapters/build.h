@@ -39,11 +39,12 @@ struct ckpt_build {
     const struct ckpt_checkpoint *checkpoint;
     const struct ckpt_adapt_options *options;
     struct ckpt_model *model;
-    struct ckpt_item *item; /* in the checkpoint's order */
+    struct ckpt_item *item; /* in the checkpoint's order; gone once there are tensors */
     size_t nitems;
     struct ckpt_rules *rules[CKPT_RULE_FILES_MAX]; /* the user's own first */
     size_t nrules;
     size_t warnings_cap;
+    struct ckpt_arena scratch; /* of what ends with the items: them, and what is known of modules */
     struct ckpt_err *err;
 };
 

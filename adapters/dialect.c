@@ -26,29 +26,16 @@ static struct ckpt_text module_path(struct ckpt_text key) {
     return (struct ckpt_text){key.s, dot ? (size_t)(dot - key.s) : 0};
 }
 
-/* What a module was found to be; its path is now PyTorch's. Tensors of one module follow each
- * other mostly, and then share what is known of it. */
-static int name_module(struct ckpt_build *b, struct ckpt_item *item,
-                       const struct ckpt_item *before) {
+/* What a module was found to be stays; its path is now PyTorch's. */
+static void name_module(struct ckpt_item *item) {
     const struct ckpt_text path = module_path(item->key);
-    if (!item->decision.facts)
-        return 0;
-    if (before && before->decision.facts && ckpt_text_eq(before->decision.facts->path, path) &&
-        before->decision.kind == item->decision.kind) {
-        item->decision.facts = before->decision.facts;
-        return 0;
-    }
-    struct ckpt_facts *facts = ckpt_arena_alloc(&b->model->arena, sizeof *facts);
-    if (!facts)
-        return ckpt_fail_memory(b->err, "adapting tensors");
-    *facts = (struct ckpt_facts){.path = path, .within = CKPT_MODULE_NONE};
-    item->decision.facts = facts;
-    return 0;
+    if (item->decision.path.s)
+        item->decision.path = path;
+    item->decision.record = NULL;
 }
 
 /* The item that the rules made. */
-static int take(struct ckpt_build *b, const struct ckpt_shaped *shaped, struct ckpt_item *item,
-                const struct ckpt_item *before) {
+static int take(struct ckpt_build *b, const struct ckpt_shaped *shaped, struct ckpt_item *item) {
     const struct ckpt_item *const from = &b->item[shaped->item];
     struct ckpt_shaped *const made = ckpt_arena_alloc(&b->model->arena, sizeof *made);
     if (!made)
@@ -60,7 +47,9 @@ static int take(struct ckpt_build *b, const struct ckpt_shaped *shaped, struct c
     item->renamed = !ckpt_text_eq(made->key, from->torch_key);
     item->torch_key = item->key = made->key;
     item->decision.within = NULL;
-    return from->in_model ? name_module(b, item, before) : 0;
+    if (from->in_model)
+        name_module(item);
+    return 0;
 }
 
 static int replace_items(struct ckpt_build *b, const struct ckpt_shaped_list *list) {
@@ -69,7 +58,7 @@ static int replace_items(struct ckpt_build *b, const struct ckpt_shaped_list *li
         return ckpt_fail_memory(b->err, "adapting tensors");
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < list->n; i++)
-        rc = take(b, &list->at[i], &item[i], i ? &item[i - 1] : NULL);
+        rc = take(b, &list->at[i], &item[i]);
     b->item = item;
     b->nitems = list->n;
     return rc;

@@ -67,8 +67,8 @@ static int decide_by_option(struct ckpt_build *b, struct ckpt_modules *m,
         if (rc <= 0 || !ckpt_facts_allow(&m->facts[i], kind))
             continue;
         hits++;
-        m->decision[i] =
-            (struct ckpt_decision){.kind = kind, .rule_kind = kind, .decided_by = "option"};
+        m->decision[i].kind = m->decision[i].rule_kind = kind;
+        m->decision[i].decided_by = "option";
     }
     if (rc < 0 || hits)
         return rc < 0 ? rc : 0;
@@ -139,12 +139,12 @@ static int decide(struct ckpt_build *b, struct ckpt_modules *m) {
 }
 
 int ckpt_decide_modules(struct ckpt_build *b) {
-    struct ckpt_modules m = {0};
+    CKPT_AUTO(modules) struct ckpt_modules m = {0};
     int rc = ckpt_gather_modules(b, &m);
     if (rc == 0)
         rc = decide(b, &m);
     for (size_t i = 0; rc == 0 && i < b->nitems; i++)
         if (b->item[i].in_model)
-            b->item[i].decision = m.decision[m.of_item[i]];
+            ckpt_take_decision(&m, i, &b->item[i].decision);
     return rc == 0 && b->options->layout == CKPT_LAYOUT_BURN ? ckpt_warn_modules(b, &m) : rc;
 }

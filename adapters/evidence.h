@@ -91,17 +91,31 @@ struct ckpt_decision {
                                unknown), or NULL: unknown */
     const char *rule_kind;  /* what the rules match; `kind` but for instance norms */
     const char *decided_by; /* NULL: nothing decided */
-    const struct ckpt_facts *facts;
-    const struct ckpt_decision *within; /* on the module that holds this one; NULL: none does */
+    struct ckpt_text path;  /* as in the facts; .s NULL: of no module */
+    const struct ckpt_module *record;
+    struct ckpt_text graph_class;
+    const char *graph_kind;         /* what the operations on its tensors say; or NULL */
+    const struct ckpt_facts *facts; /* only while modules are decided: they are large */
+    struct ckpt_decision *within;   /* on the module that holds this one; NULL: none does */
+    struct ckpt_decision *kept;     /* layout.c: the model's copy, if it has one */
 };
 
 /* All modules of the model, while they are decided. */
 struct ckpt_modules {
-    struct ckpt_facts *facts;
-    struct ckpt_decision *decision; /* of each */
+    struct ckpt_facts *facts;       /* end with this */
+    struct ckpt_decision *decision; /* of each; live as long as the items */
     size_t n;
     size_t *of_item; /* index of the module of each item in the model */
 };
+void ckpt_modules_fini(struct ckpt_modules *m);
+#define ckpt_auto_modules ckpt_modules_fini
+
+/* The decision on an item's module, without the facts. */
+static inline void ckpt_take_decision(const struct ckpt_modules *m, size_t item,
+                                      struct ckpt_decision *out) {
+    *out = m->decision[m->of_item[item]];
+    out->facts = NULL;
+}
 
 /* The kinds that -o kind= takes, NULL-terminated. */
 extern const char *const ckpt_kind_names[];

@@ -38,6 +38,7 @@ struct survey {
 static void survey_fini(struct survey *s) {
     ckpt_strmap_fini(&s->by_path);
     free(s->note);
+    ckpt_modules_fini(&s->m);
 }
 #define ckpt_auto_survey survey_fini
 
@@ -427,6 +428,6 @@ int ckpt_decide_burn_modules(struct ckpt_build *b) {
     note_lists(&s);
     for (size_t i = 0; i < b->nitems; i++)
         if (b->item[i].in_model)
-            b->item[i].decision = s.m.decision[s.m.of_item[i]];
+            ckpt_take_decision(&s.m, i, &b->item[i].decision);
     return ckpt_warn_modules(b, &s.m);
 }

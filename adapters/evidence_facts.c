@@ -110,23 +110,37 @@ static int add_item(struct gather *g, const struct ckpt_item *item, size_t *at) 
     return add_holders(g, *at);
 }
 
-/* Moves what was gathered into the arena. */
+/* Hands over what was gathered. */
 static int keep(struct gather *g, struct ckpt_modules *m) {
-    struct ckpt_arena *a = &g->b->model->arena;
-    m->facts = ckpt_arena_array(a, g->n, sizeof *m->facts);
-    m->decision = ckpt_arena_array(a, g->n, sizeof *m->decision);
-    if (!m->facts || !m->decision)
+    m->decision = ckpt_arena_array(&g->b->scratch, g->n, sizeof *m->decision);
+    if (!m->decision)
         return ckpt_fail_memory(g->b->err, "looking at the modules");
-    if (g->n)
-        memcpy(m->facts, g->facts, g->n * sizeof *m->facts);
+    m->facts = CKPT_STEAL(g->facts);
     m->n = g->n;
     ckpt_note_children(m);
     return 0;
 }
 
+/* What is told of a module when its facts are gone. */
+static void name_decisions(struct ckpt_modules *m) {
+    for (size_t i = 0; i < m->n; i++) {
+        m->decision[i].path = m->facts[i].path;
+        m->decision[i].record = m->facts[i].record;
+        m->decision[i].graph_class = m->facts[i].graph_class;
+        m->decision[i].graph_kind = m->facts[i].use.kind;
+    }
+}
+
+void ckpt_modules_fini(struct ckpt_modules *m) {
+    for (size_t i = 0; i < m->n; i++)
+        m->decision[i].facts = NULL;
+    free(m->facts);
+    *m = (struct ckpt_modules){0};
+}
+
 int ckpt_gather_modules(struct ckpt_build *b, struct ckpt_modules *m) {
     CKPT_AUTO(gather) struct gather g = {.b = b};
-    m->of_item = ckpt_arena_array(&b->model->arena, b->nitems, sizeof *m->of_item);
+    m->of_item = ckpt_arena_array(&b->scratch, b->nitems, sizeof *m->of_item);
     if (!m->of_item)
         return ckpt_fail_memory(b->err, "looking at the modules");
     for (size_t i = 0; i < b->nitems; i++) {
@@ -134,9 +148,13 @@ int ckpt_gather_modules(struct ckpt_build *b, struct ckpt_modules *m) {
         if (rc)
             return rc;
     }
-    const int rc = keep(&g, m);
     const struct ckpt_graph *graph = b->options->graph ? b->options->graph : b->checkpoint->graph;
-    return rc == 0 && graph ? ckpt_survey_graph(b, graph, m->facts, &g.by_path) : rc;
+    int rc = keep(&g, m);
+    if (rc == 0 && graph)
+        rc = ckpt_survey_graph(b, graph, m->facts, &g.by_path);
+    if (rc == 0)
+        name_decisions(m);
+    return rc;
 }
 
 const struct ckpt_value *ckpt_facts_attribute(const struct ckpt_facts *f, const char *name) {

@@ -34,10 +34,10 @@ static const char *say_option(struct ckpt_explain *e, const struct ckpt_build *b
 
 static const char *say_graph(struct ckpt_explain *e, const struct ckpt_build *b,
                              const struct ckpt_decision *d) {
-    const struct ckpt_text cls = d->facts->graph_class;
+    const struct ckpt_text cls = d->graph_class;
     if (!b->options->graph && !b->checkpoint->graph)
         return "there is no graph";
-    if (d->facts->use.kind)
+    if (d->graph_kind)
         return "its operations";
     if (cls.n)
         return ckpt_arena_printf(&e->arena, "the class %.*s%s", CKPT_TEXT_ARGS(cls),
@@ -48,9 +48,9 @@ static const char *say_graph(struct ckpt_explain *e, const struct ckpt_build *b,
 static const char *say_class(struct ckpt_explain *e, const struct ckpt_build *b,
                              const struct ckpt_decision *d) {
     (void)b;
-    if (!d->facts->record)
+    if (!d->record)
         return "the file has no class for it";
-    return ckpt_arena_printf(&e->arena, "%.*s%s", CKPT_TEXT_ARGS(d->facts->record->cls),
+    return ckpt_arena_printf(&e->arena, "%.*s%s", CKPT_TEXT_ARGS(d->record->cls),
                              decided_by(d, "class") ? "" : " tells nothing");
 }
 
@@ -117,7 +117,7 @@ static int note_holders(struct ckpt_explain *e, const struct ckpt_decision *d,
     for (d = d->within; d && x->nholders < CKPT_MODULE_LEVELS; d = d->within) {
         if (!d->kind)
             continue;
-        const struct ckpt_text path = d->facts->path;
+        const struct ckpt_text path = d->path;
         const char *s = ckpt_arena_printf(&e->arena, "%.*s: %s, by %s",
                                           CKPT_TEXT_ARGS(path.n ? path : CKPT_TEXT("the model")),
                                           d->kind, d->decided_by);
@@ -131,9 +131,9 @@ static int note_holders(struct ckpt_explain *e, const struct ckpt_decision *d,
 static int explain_module(struct ckpt_explain *e, const struct ckpt_build *b,
                           const struct ckpt_item *item, struct ckpt_explained *x) {
     const struct ckpt_decision *d = &item->decision;
-    if (!d->facts)
+    if (!d->path.s)
         return 0;
-    x->module = ckpt_text_copy(&e->arena, d->facts->path.s, d->facts->path.n);
+    x->module = ckpt_text_copy(&e->arena, d->path.s, d->path.n);
     x->kind = d->kind;
     x->decided_by = d->decided_by;
     if (!x->module.s)

@@ -133,9 +133,39 @@ static bool identity_map(const struct ckpt_element_map *map) {
     return map->from == map->to && !map->swap && !map->conj && !map->neg;
 }
 
+/* The nearest module that holds this one and of which something is known, and what holds that; each
+ * is kept once. CKPT_MODULE_LEVELS bound the recursion. */
+static int keep_holder(struct ckpt_build *b, struct ckpt_decision *d, struct ckpt_decision **out) {
+    *out = NULL;
+    while (d && !d->kind && !d->record && d->graph_class.n == 0)
+        d = d->within;
+    if (!d || (*out = d->kept))
+        return 0;
+    struct ckpt_decision *copy = ckpt_arena_alloc(&b->model->arena, sizeof *copy);
+    if (!copy)
+        return ckpt_fail_memory(b->err, "adapting tensors");
+    *copy = *d;
+    *out = d->kept = copy;
+    return keep_holder(b, d->within, &copy->within);
+}
+
+static int tell_module(struct ckpt_build *b, const struct ckpt_decision *d,
+                       struct ckpt_adapted *t) {
+    t->module.path = CKPT_TEXT("");
+    if (!d->path.s)
+        return 0;
+    t->module.path = d->path;
+    t->module.kind = d->kind;
+    t->module.decided_by = d->decided_by;
+    t->module.record = d->record;
+    struct ckpt_decision *within;
+    const int rc = keep_holder(b, d->within, &within);
+    t->module.within = within;
+    return rc;
+}
+
 static int adapt(struct ckpt_build *b, const struct ckpt_shaped *shaped, struct ckpt_adapted *t) {
     const struct ckpt_item *item = &b->item[shaped->item];
-    const struct ckpt_facts *facts = item->decision.facts;
     *t = (struct ckpt_adapted){
         .key = shaped->key,
         .ndim = shaped->ndim,
@@ -150,18 +180,11 @@ static int adapt(struct ckpt_build *b, const struct ckpt_shaped *shaped, struct 
         .torch_key = item->torch_key,
     };
     t->dtype = t->map.to;
-    if (facts) {
-        t->module.path = facts->path;
-        t->module.kind = item->decision.kind;
-        t->module.decided_by = item->decision.decided_by;
-        t->module.record = facts->record;
-        t->module.within = item->decision.within;
-    } else {
-        t->module.path = CKPT_TEXT("");
-    }
     t->untouched = t->nparts == 1 && t->part->source && ckpt_walk_contiguous(t->part->walk) &&
                    identity_map(&t->map) && !ckpt_computed_blob_of(t->part->source->blob);
-    int rc = size_parts(b, t);
+    int rc = tell_module(b, &item->decision, t);
+    if (rc == 0)
+        rc = size_parts(b, t);
     if (rc == 0)
         rc = name_ops(b, shaped, t);
     if (rc == 0)

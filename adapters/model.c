@@ -23,7 +23,19 @@ static void auto_model(struct ckpt_model **m) {
     ckpt_model_free(*m);
 }
 #define ckpt_auto_model auto_model
-#define ckpt_auto_build ckpt_close_rules
+
+/* Many tensors have large items: they go before the tree is laid out. */
+static void drop_items(struct ckpt_build *b) {
+    ckpt_arena_fini(&b->scratch);
+    b->item = NULL;
+    b->nitems = 0;
+}
+
+static void build_fini(struct ckpt_build *b) {
+    ckpt_close_rules(b);
+    drop_items(b);
+}
+#define ckpt_auto_build build_fini
 
 static const struct ckpt_text *find_metadata(const struct ckpt_checkpoint *c, const char *key) {
     for (size_t i = 0; i < c->nmetadata; i++)
@@ -103,6 +115,10 @@ static int adapt(struct ckpt_build *b) {
 }
 
 static int finish(struct ckpt_build *b) {
+    const bool to_burn =
+        b->options->layout == CKPT_LAYOUT_BURN && strcmp(b->model->dialect, "torch") == 0;
+    const bool records = to_burn && ckpt_kinds_at_risk(b);
+    drop_items(b);
     int rc = ckpt_filter_tensors(b);
     if (rc == 0)
         rc = ckpt_check_keys(b);
@@ -110,9 +126,7 @@ static int finish(struct ckpt_build *b) {
         rc = ckpt_lay_out_paths(b);
     if (rc == 0)
         rc = ckpt_find_ties(b);
-    const bool to_burn =
-        b->options->layout == CKPT_LAYOUT_BURN && strcmp(b->model->dialect, "torch") == 0;
-    return rc == 0 && to_burn ? ckpt_record_kinds(b) : rc;
+    return rc == 0 && records ? ckpt_record_kinds(b) : rc;
 }
 
 static int begin(struct ckpt_build *b, const struct ckpt_checkpoint *c,
@@ -127,7 +141,7 @@ static int begin(struct ckpt_build *b, const struct ckpt_checkpoint *c,
     (*m)->modules_store = o->modules_store && !o->rules;
     (*m)->dialect = "torch";
     (*m)->root = (*m)->prefix = (*m)->suggested_prefix = CKPT_TEXT("");
-    b->item = ckpt_arena_array(&(*m)->arena, c->ntensors, sizeof *b->item);
+    b->item = ckpt_arena_array(&b->scratch, c->ntensors, sizeof *b->item);
     if (!b->item)
         return ckpt_fail_memory(err, "adapting tensors");
     for (size_t i = 0; i < c->ntensors; i++)

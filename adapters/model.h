@@ -118,7 +118,7 @@ struct ckpt_adapted {
         const char *decided_by; /* "option", "record", "graph", "class", "structure", "name",
                                    "default"; NULL */
         const struct ckpt_module *record;   /* class and attributes, where the file has them */
-        const struct ckpt_decision *within; /* the modules that hold it (adapters/evidence.h) */
+        const struct ckpt_decision *within; /* what holds it (adapters/evidence.h); or NULL */
     } module;
     struct ckpt_text torch_key; /* the PyTorch name inside the model: after root and prefix, before
                                    map, renumbering and layout */

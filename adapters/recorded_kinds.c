@@ -56,7 +56,7 @@ static bool at_risk(const struct ckpt_item *item) {
            (d->within && ckpt_is_layer(d->within->kind)) || is_recurrent(d->kind);
 }
 
-static bool any_at_risk(const struct ckpt_build *b) {
+bool ckpt_kinds_at_risk(const struct ckpt_build *b) {
     for (size_t i = 0; i < b->nitems; i++)
         if (b->item[i].in_model && at_risk(&b->item[i]))
             return true;
@@ -251,8 +251,8 @@ static int add_corrections(struct record *r, bool *added) {
 
 int ckpt_record_kinds(struct ckpt_build *b) {
     CKPT_AUTO(record) struct record r = {.b = b};
-    bool added = any_at_risk(b);
-    int rc = added ? make_file(&r) : 0;
+    bool added = true;
+    int rc = make_file(&r);
     for (int round = 0; rc == 0 && added && round < ROUNDS_MAX; round++)
         rc = add_corrections(&r, &added);
     return rc || r.n == 0 ? rc : write_record(&r, &b->model->arena, &b->model->kinds);
@@ -271,9 +271,10 @@ static int decide_path(struct ckpt_build *b, struct ckpt_modules *m,
     const size_t i = ckpt_strmap_get(by_path, path);
     if (!kind)
         return refuse(b, "it names a kind that no module has");
-    if (i != CKPT_STRMAP_ABSENT && !m->decision[i].kind && ckpt_facts_allow(&m->facts[i], kind))
-        m->decision[i] =
-            (struct ckpt_decision){.kind = kind, .rule_kind = kind, .decided_by = "record"};
+    if (i == CKPT_STRMAP_ABSENT || m->decision[i].kind || !ckpt_facts_allow(&m->facts[i], kind))
+        return 0;
+    m->decision[i].kind = m->decision[i].rule_kind = kind;
+    m->decision[i].decided_by = "record";
     return 0;
 }
 

@@ -15,7 +15,9 @@
 
 struct ckpt_build;
 
-/* Fills model->kinds of a finished model in burn's layout, if there is anything to say. */
+/* Whether some item could come back wrongly: asked while there are items. */
+bool ckpt_kinds_at_risk(const struct ckpt_build *b);
+/* Then: fills model->kinds of a finished model in burn's layout, if there is anything to say. */
 int ckpt_record_kinds(struct ckpt_build *b) CKPT_CHECKED;
 /* Decides what the source's metadata say, where no option has. What makes no sense is a warning. */
 int ckpt_decide_by_record(struct ckpt_build *b, struct ckpt_modules *m,

@@ -45,8 +45,8 @@ static int warn_unused(struct ckpt_build *b, const struct ckpt_mapping *map,
 int ckpt_rename_items(struct ckpt_build *b) {
     const struct ckpt_adapt_options *o = b->options;
     struct ckpt_arena *a = &b->model->arena;
-    struct ckpt_text *key = ckpt_arena_array(a, b->nitems, sizeof *key);
-    size_t *hits = ckpt_arena_array(a, o->nmap, sizeof *hits), n = 0;
+    struct ckpt_text *key = ckpt_arena_array(&b->scratch, b->nitems, sizeof *key);
+    size_t *hits = ckpt_arena_array(&b->scratch, o->nmap, sizeof *hits), n = 0;
     if (!key || !hits)
         return ckpt_fail_memory(b->err, "renaming keys");
     for (size_t i = 0; i < b->nitems; i++)

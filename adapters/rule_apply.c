@@ -173,7 +173,7 @@ static int check_all_closed(struct apply *a) {
 
 static int match_all(struct apply *a) {
     struct ckpt_build *b = a->b;
-    a->match = ckpt_arena_array(&b->model->arena, b->nitems, sizeof *a->match);
+    a->match = ckpt_arena_array(&b->scratch, b->nitems, sizeof *a->match);
     if (!a->match)
         return ckpt_fail_memory(b->err, "applying rules");
     for (size_t i = 0; i < b->nitems; i++)

@@ -212,7 +212,7 @@ int ckpt_merge_items(struct ckpt_build *b) {
     CKPT_AUTO(merge) struct merge m = {.b = b};
     if (!find_last(&m))
         return 0;
-    m.used = ckpt_arena_array(&b->model->arena, b->nitems, sizeof *m.used);
+    m.used = ckpt_arena_array(&b->scratch, b->nitems, sizeof *m.used);
     if (!m.used)
         return ckpt_fail_memory(b->err, "adapting tensors");
     int rc = ckpt_rule_index_keys(b, &m.keys);

@@ -48,7 +48,7 @@ struct below {
 
 static struct below look_below(const struct ckpt_item *item, const struct ckpt_decision *d,
                                struct ckpt_text before) {
-    const size_t n = segments_below(item->torch_key, d->facts->path);
+    const size_t n = segments_below(item->torch_key, d->path);
     const size_t begin = begin_of_last(item->key, n);
     return (struct below){
         {item->key.s + begin, item->key.n - begin}, begin, {before.s, begin_of_last(before, n)}};
@@ -99,7 +99,7 @@ int ckpt_rule_rename_within(struct ckpt_build *b, const struct ckpt_strmap *keys
     const struct ckpt_decision *chain[LEVELS_MAX];
     const struct ckpt_text before = item->key;
     size_t n = 0;
-    if (!item->decision.facts)
+    if (!item->decision.path.s)
         return 0;
     for (const struct ckpt_decision *d = &item->decision; d && n < LEVELS_MAX; d = d->within)
         chain[n++] = d;

@@ -7,6 +7,7 @@
  *     head        offset 0   (3, 4)(5, 12)   transposed   (5, 12)(3, 4), which is (15, 4)
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "adapters/build.h"
@@ -77,13 +78,17 @@ static int link_equals(struct ckpt_build *b, struct ckpt_arena *scratch, size_t 
 }
 
 /* The first names in the circle that starts behind i; all of them would take room quadratic in
- * their number, which a file chooses. *ncut counts the tensors whose list was cut. */
-static int list_ties(struct ckpt_model *m, const size_t *next, size_t i, size_t *ncut) {
+ * their number, which a file chooses. *listed counts those of all tensors, *ncut the tensors whose
+ * list was cut. */
+static int list_ties(struct ckpt_model *m, const size_t *next, size_t i, size_t *listed,
+                     size_t *ncut) {
+    const size_t left = CKPT_LIMIT_TIES - *listed;
+    const size_t most = left < CKPT_LIMIT_TIES_LISTED ? left : CKPT_LIMIT_TIES_LISTED;
     struct ckpt_text found[CKPT_LIMIT_TIES_LISTED];
     struct ckpt_adapted *t = &m->tensor[i];
     size_t n = 0;
     size_t j = next[i];
-    for (; j != i && n < CKPT_LIMIT_TIES_LISTED; j = next[j])
+    for (; j != i && n < most; j = next[j])
         found[n++] = m->tensor[j].key;
     *ncut += j != i;
     if (n == 0)
@@ -94,12 +99,13 @@ static int list_ties(struct ckpt_model *m, const size_t *next, size_t i, size_t 
     memcpy(tied, found, n * sizeof *tied);
     t->tied = tied;
     t->ntied = n;
+    *listed += n;
     return 0;
 }
 
 int ckpt_find_ties(struct ckpt_build *b) {
     struct ckpt_model *m = b->model;
-    size_t *next = ckpt_arena_array(&m->arena, m->ntensors, sizeof *next);
+    CKPT_AUTO(free) size_t *next = calloc(m->ntensors + 1, sizeof *next);
     if (!next)
         return ckpt_fail_memory(b->err, "looking for tied tensors");
     struct ckpt_arena scratch = {0};
@@ -107,9 +113,9 @@ int ckpt_find_ties(struct ckpt_build *b) {
     ckpt_arena_fini(&scratch);
     if (rc)
         return rc;
-    size_t ncut = 0;
+    size_t total = 0, ncut = 0;
     for (size_t i = 0; i < m->ntensors; i++) {
-        const int listed = list_ties(m, next, i, &ncut);
+        const int listed = list_ties(m, next, i, &total, &ncut);
         if (listed)
             return ckpt_fail_memory(b->err, "looking for tied tensors");
     }

@@ -7,7 +7,8 @@
 #include <string.h>
 
 #define BLOCK_BYTES ((size_t)64 * 1024)
-#define ALIGN alignof(int64_t) /* nothing of ours asks for more */
+#define FIRST_BLOCK_BYTES ((size_t)4 * 1024) /* each shard of thousands has an arena */
+#define ALIGN alignof(int64_t)               /* nothing of ours asks for more */
 
 struct ckpt_arena_block {
     struct ckpt_arena_block *next;
@@ -16,7 +17,10 @@ struct ckpt_arena_block {
 };
 
 static struct ckpt_arena_block *add_block(struct ckpt_arena *a, size_t need) {
-    const size_t size = need > BLOCK_BYTES ? need : BLOCK_BYTES;
+    const size_t usual = a->used < FIRST_BLOCK_BYTES ? FIRST_BLOCK_BYTES
+                         : a->used < BLOCK_BYTES     ? a->used
+                                                     : BLOCK_BYTES;
+    const size_t size = need > usual ? need : usual;
     if (size > SIZE_MAX - sizeof(struct ckpt_arena_block))
         return NULL;
     struct ckpt_arena_block *b = calloc(1, sizeof *b + size);
@@ -39,16 +43,20 @@ static size_t gap(const struct ckpt_arena_block *b, size_t align) {
     return (align - b->used % align) % align;
 }
 
+static bool exceeds(struct ckpt_arena *a, size_t more) {
+    const bool over = a->limit && (more > a->limit || a->used > a->limit - more);
+    a->exceeded |= over;
+    return over;
+}
+
 static void *take(struct ckpt_arena *a, size_t need, size_t align) {
     struct ckpt_arena_block *b = a->blocks;
     size_t skip = b ? gap(b, align) : 0;
     const size_t bytes = need + skip;
     if (bytes < need)
         return NULL;
-    if (a->limit && (bytes > a->limit || a->used > a->limit - bytes)) {
-        a->exceeded = true;
+    if (exceeds(a, bytes))
         return NULL;
-    }
     if (!b || b->size - b->used < bytes) {
         b = add_block(a, need);
         skip = 0;
@@ -68,6 +76,36 @@ void *ckpt_arena_alloc(struct ckpt_arena *a, size_t size) {
 void *ckpt_arena_array(struct ckpt_arena *a, size_t count, size_t size) {
     size_t total;
     return __builtin_mul_overflow(count, size, &total) ? NULL : ckpt_arena_alloc(a, total);
+}
+
+/* What is larger than an ordinary block has a block to itself. Returns the link that leads to it.
+ */
+static struct ckpt_arena_block **own_block(struct ckpt_arena *a, const void *p, size_t n) {
+    struct ckpt_arena_block **link = &a->blocks;
+    while (n > BLOCK_BYTES && *link && (*link)->data != p)
+        link = &(*link)->next;
+    return n > BLOCK_BYTES && *link && (*link)->used == (*link)->size ? link : NULL;
+}
+
+void *ckpt_arena_grow(struct ckpt_arena *a, void *p, size_t n, size_t bigger) {
+    struct ckpt_arena_block **link = own_block(a, p, n);
+    if (!link) {
+        void *moved = ckpt_arena_alloc(a, bigger);
+        if (moved && n)
+            memcpy(moved, p, n);
+        return moved;
+    }
+    const size_t old = (*link)->size;
+    if (bigger < old || bigger > SIZE_MAX - sizeof **link || exceeds(a, bigger - old))
+        return NULL;
+    struct ckpt_arena_block *b = realloc(*link, sizeof *b + bigger);
+    if (!b)
+        return NULL;
+    memset(b->data + old, 0, bigger - old);
+    b->used = b->size = bigger;
+    a->used += bigger - old;
+    *link = b;
+    return b->data;
 }
 
 char *ckpt_arena_copy(struct ckpt_arena *a, const void *data, size_t n) {

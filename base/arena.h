@@ -25,6 +25,11 @@ void *ckpt_arena_alloc(struct ckpt_arena *a, size_t size) __attribute__((malloc)
 /* count * size with an overflow check. */
 void *ckpt_arena_array(struct ckpt_arena *a, size_t count, size_t size) __attribute__((malloc));
 
+/* A larger place for an array that was n bytes at p (NULL: none), which it keeps; zeroed behind it.
+ * A long one is moved by the kernel, and its old place freed; a short one's stays in the arena. p
+ * must be all that an allocation returned. */
+void *ckpt_arena_grow(struct ckpt_arena *a, void *p, size_t n, size_t bigger);
+
 /* A copy of n bytes with a NUL after them. */
 char *ckpt_arena_copy(struct ckpt_arena *a, const void *data, size_t n) __attribute__((malloc));
 

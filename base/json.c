@@ -35,6 +35,12 @@ void ckpt_json_init(struct ckpt_json *j, const void *text, size_t n, unsigned ma
     j->max_depth = max_depth < CKPT_JSON_DEPTH_MAX ? max_depth : CKPT_JSON_DEPTH_MAX;
 }
 
+void ckpt_json_init_in_place(struct ckpt_json *j, char *text, size_t n, unsigned max_depth,
+                             struct ckpt_err *err) {
+    ckpt_json_init(j, text, n, max_depth, err);
+    j->in_place = true;
+}
+
 void ckpt_json_fini(struct ckpt_json *j) {
     for (unsigned i = 0; i < j->nframes; i++)
         ckpt_strmap_fini(&j->frames[i].keys);
@@ -191,13 +197,16 @@ static int read_string(struct ckpt_json *j) {
     const size_t raw = (size_t)(end - p), valid = ckpt_utf8_valid(p, raw);
     if (valid < raw)
         return fail_at(j, (size_t)(p - j->s) + valid, "bytes that are not UTF-8 in a string");
-    char *const text = pool_take(j, raw + 1), *out = text;
+    /* No text is longer than what it is written as, and the quote behind it leaves room for a NUL.
+     */
+    char *const text = j->in_place ? (char *)(uintptr_t)p : pool_take(j, raw + 1), *out = text;
     if (!text)
         return fail_memory(j);
+    j->pos = (size_t)(end - j->s) + 1;
     while (p < end) {
         const unsigned char *backslash = memchr(p, '\\', (size_t)(end - p));
         const size_t plain = (size_t)((backslash ? backslash : end) - p);
-        memcpy(out, p, plain);
+        memmove(out, p, plain);
         out += plain;
         p += plain;
         if (p == end)
@@ -210,7 +219,6 @@ static int read_string(struct ckpt_json *j) {
     }
     *out = '\0';
     j->text = (struct ckpt_text){text, (size_t)(out - text)};
-    j->pos = (size_t)(end - j->s) + 1;
     return 0;
 }
 
@@ -306,7 +314,6 @@ static int open_frame(struct ckpt_json *j, bool is_object) {
     }
     struct ckpt_json_frame *frame = &j->frames[j->depth++];
     frame->is_object = is_object;
-    ckpt_strmap_clear(&frame->keys);
     j->pos++;
     j->expect = is_object ? EXPECT_KEY_OR_END : EXPECT_VALUE_OR_END;
     return is_object ? CKPT_JSON_OBJECT : CKPT_JSON_ARRAY;
@@ -318,7 +325,10 @@ static void after_value(struct ckpt_json *j) {
 }
 
 static int close_frame(struct ckpt_json *j) {
-    const bool is_object = j->frames[--j->depth].is_object;
+    struct ckpt_json_frame *frame = &j->frames[--j->depth];
+    const bool is_object = frame->is_object;
+    j->nkeys -= frame->keys.count;
+    ckpt_strmap_clear(&frame->keys);
     j->pos++;
     after_value(j);
     return is_object ? CKPT_JSON_OBJECT_END : CKPT_JSON_ARRAY_END;
@@ -354,12 +364,20 @@ static int read_value(struct ckpt_json *j) {
     return token;
 }
 
+static int fail_too_many(struct ckpt_json *j) {
+    char text[100];
+    snprintf(text, sizeof text, "more than %u keys (limit of JSON keys)", CKPT_JSON_KEYS_MAX);
+    return fail_at(j, j->at, text);
+}
+
 static int read_key(struct ckpt_json *j) {
     if (j->pos == j->n || j->s[j->pos] != '"')
         return fail_expected(j, "a key in quotes");
     int rc = read_string(j);
     if (rc)
         return rc;
+    if (++j->nkeys > CKPT_JSON_KEYS_MAX)
+        return fail_too_many(j);
     rc = ckpt_strmap_add(&j->frames[j->depth - 1].keys, j->text, 0, NULL);
     if (rc == -ENOMEM)
         return fail_memory(j);

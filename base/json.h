@@ -4,7 +4,8 @@
  * JSON from a checkpoint, read strictly (RFC 8259, and nothing beyond it): a pull reader that keeps
  * no tree. Integers are exact to 64 bits. Refused, with the byte offset: duplicate keys, bad UTF-8,
  * lone surrogates, text after the value, leading zeros, raw control bytes in strings, a byte order
- * mark, nesting deeper than the limit. Not thread-safe; one reader belongs to one thread.
+ * mark, nesting deeper than the limit, more than CKPT_JSON_KEYS_MAX keys. Not thread-safe; one
+ * reader belongs to one thread.
  *
  *     struct ckpt_json j;
  *     ckpt_json_init(&j, text, n, 64, &err);
@@ -37,12 +38,13 @@ enum ckpt_json_token {
 };
 
 #define CKPT_JSON_DEPTH_MAX 512
+#define CKPT_JSON_KEYS_MAX 500000u /* of all objects that are open at a time: each must be new */
 
 struct ckpt_json_frame;
 
 struct ckpt_json {
     /* of the last token: */
-    struct ckpt_text text; /* unescaped; in the reader's arena, valid until ckpt_json_fini */
+    struct ckpt_text text; /* unescaped; valid until ckpt_json_fini, in place as long as the text */
     uint64_t u;
     int64_t i;
     bool negative;
@@ -51,6 +53,8 @@ struct ckpt_json {
     size_t base; /* may be set after init: added to the offsets in messages */
     /* private: */
     const unsigned char *s;
+    bool in_place;
+    size_t nkeys; /* of all open objects */
     size_t n, pos;
     unsigned depth, max_depth, nframes;
     int expect;
@@ -64,6 +68,10 @@ struct ckpt_json {
 /* The text is referenced and must outlive the reader. max_depth <= CKPT_JSON_DEPTH_MAX. */
 void ckpt_json_init(struct ckpt_json *j, const void *text, size_t n, unsigned max_depth,
                     struct ckpt_err *err);
+/* The same for a text that may be overwritten: strings are unescaped where they stand, and cost no
+ * memory. */
+void ckpt_json_init_in_place(struct ckpt_json *j, char *text, size_t n, unsigned max_depth,
+                             struct ckpt_err *err);
 /* The next token, or a negative errno with the sentence in err ("...at byte N"). */
 int ckpt_json_next(struct ckpt_json *j) CKPT_CHECKED;
 /* Reads and checks the whole value that `token` (just returned) begins. 0 or negative. */

@@ -25,8 +25,7 @@ static const struct ckpt_format *const formats[] = {
 
 /*
  * The lists: arrays in the arena that double when full. A list is full when its count is 0 or a
- * power of two >= LIST_MIN, so that no capacity need be kept. The old halves stay in the arena;
- * together they are no larger than the array.
+ * power of two >= LIST_MIN, so that no capacity need be kept.
  */
 #define LIST_MIN ((size_t)16)
 
@@ -35,11 +34,9 @@ static void *list_slot(struct ckpt_arena *a, void *list, size_t n, size_t size) 
     char *array;
     memcpy(&array, list, sizeof array); /* a pointer to whatever type */
     if (n == 0 || (n >= LIST_MIN && (n & (n - 1)) == 0)) {
-        char *bigger = ckpt_arena_array(a, n ? 2 * n : LIST_MIN, size);
+        char *bigger = ckpt_arena_grow(a, array, n * size, (n ? 2 * n : LIST_MIN) * size);
         if (!bigger)
             return NULL;
-        if (n)
-            memcpy(bigger, array, n * size);
         memcpy(list, &bigger, sizeof bigger);
         array = bigger;
     }

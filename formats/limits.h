@@ -12,6 +12,8 @@
 
 #define CKPT_LIMIT_JSON_DEPTH 64u               /* of a safetensors header or shard index */
 #define CKPT_LIMIT_TENSORS 250000u              /* in one checkpoint */
+#define CKPT_LIMIT_DIMENSIONS 2500000u          /* of all tensors of one header together */
+#define CKPT_LIMIT_TIES 1000000u                /* names in all lists of ties together */
 #define CKPT_LIMIT_KEY_BYTES 65536u             /* a tensor's or value's path, segments and dots */
 #define CKPT_LIMIT_KEYS_BYTES (32u << 20)       /* all of them together */
 #define CKPT_LIMIT_KEYS_LEVELS 2500000u         /* folders and files that they name, all together */

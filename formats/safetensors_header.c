@@ -17,6 +17,7 @@ struct parser {
     struct ckpt_header_entry_reader r;
     bool has_dtype, has_shape, has_offsets;
     uint64_t data_size;
+    uint64_t ndims; /* of all tensors so far */
 };
 
 static int read_dtype(struct parser *p) {
@@ -71,6 +72,11 @@ static int read_shape(struct parser *p) {
     const int rc = read_numbers(p, "shape", numbers, CKPT_NDIM_MAX, INT64_MAX, &p->r.entry->ndim);
     if (rc)
         return rc;
+    p->ndims += p->r.entry->ndim;
+    if (p->ndims > CKPT_LIMIT_DIMENSIONS)
+        return ckpt_fail(p->r.err, -E2BIG,
+                         "the tensors have more than %u dimensions together (limit of dimensions)",
+                         CKPT_LIMIT_DIMENSIONS);
     int64_t *shape = ckpt_arena_array(p->r.arena, p->r.entry->ndim, sizeof *shape);
     if (!shape)
         return ckpt_fail_memory(p->r.err, "reading a safetensors header");
@@ -241,21 +247,26 @@ static int check_tiling(struct parser *p) {
     return 0;
 }
 
+/* The JSON reader is at its start. */
+static int parse(struct parser *p) {
+    *p->table = (struct ckpt_st_table){.data_start = 8 + p->json.n};
+    p->json.base = 8;
+    int rc = read_header(p);
+    ckpt_json_fini(&p->json);
+    if (!rc)
+        rc = check_tiling(p);
+    if (rc)
+        ckpt_st_table_fini(p->table);
+    return rc;
+}
+
 int ckpt_st_parse(struct ckpt_st_table *t, struct ckpt_arena *a, const void *json, size_t n,
                   uint64_t data_size, bool keep_going, struct ckpt_err *err) {
-    *t = (struct ckpt_st_table){.data_start = 8 + n};
     struct parser p = {.table = t,
                        .r = {.arena = a, .keep_going = keep_going, .err = err},
                        .data_size = data_size};
     ckpt_json_init(&p.json, json, n, CKPT_LIMIT_JSON_DEPTH, err);
-    p.json.base = 8;
-    int rc = read_header(&p);
-    ckpt_json_fini(&p.json);
-    if (!rc)
-        rc = check_tiling(&p);
-    if (rc)
-        ckpt_st_table_fini(t);
-    return rc;
+    return parse(&p);
 }
 
 bool ckpt_st_detect(const struct ckpt_file *f) {
@@ -301,7 +312,13 @@ int ckpt_st_read(struct ckpt_st_table *t, struct ckpt_arena *a, const struct ckp
     if (!json)
         return ckpt_fail_memory(err, "reading a safetensors header");
     rc = ckpt_file_read(f, sizeof start, json, (size_t)n, err);
-    return rc ? rc : ckpt_st_parse(t, a, json, (size_t)n, f->size - 8 - n, keep_going, err);
+    if (rc)
+        return rc;
+    struct parser p = {.table = t,
+                       .r = {.arena = a, .keep_going = keep_going, .err = err},
+                       .data_size = f->size - 8 - n};
+    ckpt_json_init_in_place(&p.json, json, (size_t)n, CKPT_LIMIT_JSON_DEPTH, err);
+    return parse(&p);
 }
 
 void ckpt_st_table_fini(struct ckpt_st_table *t) {

@@ -104,16 +104,21 @@ static int read_index(struct parser *p) {
     return t;
 }
 
+/* The JSON reader is at its start. */
+static int parse(struct parser *p) {
+    *p->index = (struct ckpt_shard_index){0};
+    const int rc = read_index(p);
+    ckpt_json_fini(&p->json);
+    if (rc)
+        ckpt_shard_index_fini(p->index);
+    return rc;
+}
+
 int ckpt_shard_index_parse(struct ckpt_shard_index *x, struct ckpt_arena *a, const void *json,
                            size_t n, struct ckpt_err *err) {
-    *x = (struct ckpt_shard_index){0};
     struct parser p = {.index = x, .arena = a, .err = err};
     ckpt_json_init(&p.json, json, n, CKPT_LIMIT_JSON_DEPTH, err);
-    const int rc = read_index(&p);
-    ckpt_json_fini(&p.json);
-    if (rc)
-        ckpt_shard_index_fini(x);
-    return rc;
+    return parse(&p);
 }
 
 int ckpt_shard_index_read(struct ckpt_shard_index *x, struct ckpt_arena *a,
@@ -126,7 +131,11 @@ int ckpt_shard_index_read(struct ckpt_shard_index *x, struct ckpt_arena *a,
     if (!json)
         return fail_memory(err);
     const int rc = ckpt_file_read(f, 0, json, (size_t)f->size, err);
-    return rc ? rc : ckpt_shard_index_parse(x, a, json, (size_t)f->size, err);
+    if (rc)
+        return rc;
+    struct parser p = {.index = x, .arena = a, .err = err};
+    ckpt_json_init_in_place(&p.json, json, (size_t)f->size, CKPT_LIMIT_JSON_DEPTH, err);
+    return parse(&p);
 }
 
 void ckpt_shard_index_fini(struct ckpt_shard_index *x) {

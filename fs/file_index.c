@@ -62,7 +62,7 @@ static void write_within(struct ckpt_json_out *w, const struct ckpt_decision *d)
             continue;
         ckpt_jsonw_object(w);
         ckpt_jsonw_key(w, "path");
-        ckpt_jsonw_text(w, d->facts->path);
+        ckpt_jsonw_text(w, d->path);
         write_member(w, "kind", d->kind);
         write_member(w, "decided_by", d->decided_by);
         ckpt_jsonw_object_end(w);

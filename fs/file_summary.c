@@ -151,7 +151,7 @@ static void write_old_name(struct ckpt_str *out, const struct ckpt_adapted *t) {
     if (!d)
         return;
     ckpt_str_puts(out, " (");
-    ckpt_show_text(out, d->facts->path);
+    ckpt_show_text(out, d->path);
     ckpt_str_printf(out, ": %s by its %s)", d->kind, d->decided_by);
 }
 

@@ -43,9 +43,8 @@ static void add_record(struct records *r, struct ckpt_text path, struct ckpt_lay
 static void add_composites(struct records *r, const struct ckpt_decision *d) {
     for (; d; d = d->within)
         if (ckpt_layer_composite(d))
-            add_record(
-                r, d->facts->path,
-                (struct ckpt_layer){.kind = ckpt_layer_composite(d), .record = d->facts->record});
+            add_record(r, d->path,
+                       (struct ckpt_layer){.kind = ckpt_layer_composite(d), .record = d->record});
 }
 
 /* A record each for up to 1,000 modules; a module's tensors are neighbours, nearly always. */

@@ -35,10 +35,7 @@ static struct ckpt_text torch_class(struct ckpt_text cls) {
 }
 
 const char *ckpt_layer_composite(const struct ckpt_decision *d) {
-    const struct ckpt_facts *const f = d->facts;
-    const struct ckpt_text cls = torch_class(f && f->record ? f->record->cls
-                                             : f            ? f->graph_class
-                                                            : CKPT_TEXT(""));
+    const struct ckpt_text cls = torch_class(d->record ? d->record->cls : d->graph_class);
     if (d->kind && ckpt_is_layer(d->kind))
         return d->kind;
     return ckpt_text_is(cls, "TransformerEncoder") || ckpt_text_is(cls, "TransformerDecoder")
@@ -55,10 +52,10 @@ static int add_composites(struct ckpt_layers *layers, const struct ckpt_decision
     const char *const kind = ckpt_layer_composite(d);
     if (rc < 0 || !kind)
         return rc;
-    const struct ckpt_layer l = {.path = d->facts->path,
+    const struct ckpt_layer l = {.path = d->path,
                                  .kind = kind,
                                  .decided_by = d->decided_by ? d->decided_by : "class",
-                                 .record = d->facts->record};
+                                 .record = d->record};
     return add_layer(layers, &l, at, err);
 }
 

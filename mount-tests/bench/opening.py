@@ -32,7 +32,7 @@ def state_dict(counts):
 
 def write_zip(path, entries):
     """(name, size, bytes or None for a hole, stored bytes if deflated); zip64 throughout, checksums not computed."""
-    directory = b""
+    directory = []
     with open(path, "wb") as f:
         for name, size, data, deflated in entries:
             at, stored = f.tell(), size if deflated is None else len(deflated)
@@ -44,9 +44,9 @@ def write_zip(path, entries):
             else:
                 f.write(data if deflated is None else deflated)
             extra = struct.pack("<HHQQQ", 1, 24, size, stored, at)
-            directory += (b"PK\1\2" + struct.pack("<HH", 45, 45) + common
+            directory.append(b"PK\1\2" + struct.pack("<HH", 45, 45) + common
                           + struct.pack("<HHHHHII", len(name), len(extra), 0, 0, 0, 0, 0xFFFFFFFF) + name.encode() + extra)
-        at, n = f.tell(), len(entries)
+        at, n, directory = f.tell(), len(entries), b"".join(directory)
         f.write(directory + b"PK\6\6" + struct.pack("<QHHIIQQQQ", 44, 45, 45, 0, 0, n, n, len(directory), at))
         f.write(b"PK\6\7" + struct.pack("<IQI", 0, at + len(directory), 1) + b"PK\5\6" + b"\0" * 4 + b"\xff" * 12 + b"\0\0")
 

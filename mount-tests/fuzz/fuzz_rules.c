@@ -96,6 +96,7 @@ static void apply(struct ckpt_rules *rules) {
         model.computed[i]->ops->fini(model.computed[i]);
     ckpt_decoded_cache_free(checkpoint.decoded);
     ckpt_arena_fini(&model.arena);
+    ckpt_arena_fini(&b.scratch);
     ckpt_arena_fini(&arena);
 }
 

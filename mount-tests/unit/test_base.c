@@ -190,6 +190,37 @@ static void arena_objects_are_disjoint(void **state) {
     ckpt_arena_fini(&a);
 }
 
+/* Arrays that grow in turns keep what they hold, with zeros behind it, among other objects. */
+static void arena_arrays_grow(void **state) {
+    (void)state;
+    property_begin("arena_arrays_grow");
+    struct ckpt_arena a = {0};
+    unsigned char *p[4] = {NULL};
+    size_t n[4] = {0};
+    for (int step = 0; step < 60; step++) {
+        const size_t k = (size_t)property_below(4);
+        const size_t bigger = n[k] ? 2 * n[k] : 16 * (k + 1);
+        if (bigger > 4 << 20)
+            continue;
+        p[k] = ckpt_arena_grow(&a, p[k], n[k], bigger);
+        assert_non_null(p[k]);
+        for (size_t i = 0; i < bigger; i++)
+            assert_int_equal(p[k][i], i < n[k] ? k + 1 : 0);
+        memset(p[k], (int)k + 1, bigger);
+        n[k] = bigger;
+        assert_non_null(ckpt_arena_copy(&a, "text", 4));
+    }
+    for (size_t k = 0; k < 4; k++)
+        for (size_t i = 0; i < n[k]; i++)
+            assert_int_equal(p[k][i], k + 1);
+    const size_t used = a.used;
+    a.limit = used + 100;
+    assert_null(ckpt_arena_grow(&a, p[0], n[0], n[0] + 1000));
+    assert_true(a.exceeded);
+    assert_int_equal(a.used, used);
+    ckpt_arena_fini(&a);
+}
+
 static bool append(void *arg, const char *bytes, size_t n) {
     ckpt_str_add(arg, bytes, n);
     return n != 666;
@@ -317,6 +348,7 @@ int main(void) {
         cmocka_unit_test(errors),
         cmocka_unit_test(buffer_never_reads_past_its_end),
         cmocka_unit_test(arena_objects_are_disjoint),
+        cmocka_unit_test(arena_arrays_grow),
         cmocka_unit_test(str_with_a_sink),
         cmocka_unit_test(arena_limits),
         cmocka_unit_test(strmap_agrees_with_a_list),

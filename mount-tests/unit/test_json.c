@@ -11,19 +11,36 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/json.h"
 #include "property.h"
 
-/* Reads a whole text; 0 or the error. */
+/* Reads a whole text, copying its strings and in place, token by token the same; 0 or the error. */
 static int read_all(const char *text, size_t n, unsigned depth, struct ckpt_err *err) {
-    struct ckpt_json j;
+    struct ckpt_json j, k;
+    struct ckpt_err other;
+    char *copy = malloc(n + 1);
     int t;
+    assert_non_null(copy);
+    memcpy(copy, text, n);
     ckpt_json_init(&j, text, n, depth, err);
+    ckpt_json_init_in_place(&k, copy, n, depth, &other);
     while ((t = ckpt_json_next(&j)) > 0) {
+        assert_int_equal(ckpt_json_next(&k), t);
+        assert_int_equal(k.at, j.at);
+        if (t == CKPT_JSON_KEY || t == CKPT_JSON_STRING || t == CKPT_JSON_NUMBER) {
+            assert_int_equal(k.text.n, j.text.n);
+            assert_memory_equal(k.text.s, j.text.s, j.text.n + 1);
+        }
     }
+    assert_int_equal(ckpt_json_next(&k), t);
+    if (t < 0 && err)
+        assert_string_equal(other.text, err->text);
     if (t < 0)
         assert_true(ckpt_json_next(&j) < 0); /* an error stays an error */
     ckpt_json_fini(&j);
+    ckpt_json_fini(&k);
+    free(copy);
     return t;
 }
 
@@ -147,6 +164,21 @@ static void deep_nesting_needs_no_stack(void **state) {
     assert_int_equal(read_all(text, n, 64, &err), -EINVAL);
     assert_non_null(strstr(err.text, "64 levels"));
     free(text);
+}
+
+/* At the limit, and one beyond it; those of closed objects do not count. */
+static void keys_are_limited(void **state) {
+    (void)state;
+    struct ckpt_err err;
+    for (unsigned more = 0; more < 2; more++) {
+        CKPT_AUTO(str) struct ckpt_str text = {0};
+        ckpt_str_puts(&text, "[{\"a\":{\"x\":1,\"y\":{}},\"b\":2},{");
+        for (unsigned i = 0; i < CKPT_JSON_KEYS_MAX + more; i++)
+            ckpt_str_printf(&text, "%s\"%x\":0", i ? "," : "", i);
+        ckpt_str_puts(&text, "}]");
+        assert_int_equal(read_all(text.s, text.n, 4, &err), more ? -EINVAL : 0);
+    }
+    assert_non_null(strstr(err.text, "limit of JSON keys"));
 }
 
 static void integers_are_exact(void **state) {
@@ -444,6 +476,7 @@ int main(void) {
         cmocka_unit_test(accepted),
         cmocka_unit_test(refused),
         cmocka_unit_test(deep_nesting_needs_no_stack),
+        cmocka_unit_test(keys_are_limited),
         cmocka_unit_test(integers_are_exact),
         cmocka_unit_test(escapes),
         cmocka_unit_test(skipping),
