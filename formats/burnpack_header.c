@@ -40,11 +40,14 @@ static int take(struct parser *p, const char *what, int expected) {
 }
 
 /* The next key of a map, which has to be text: 1, or 0 at the map's end. */
-static int next_key(struct parser *p, const char *what) {
+static int next_key(struct parser *p, const char *map) {
     const int t = ckpt_cbor_next(&p->cbor);
     if (t < 0 || t == CKPT_CBOR_MAP_END)
         return t < 0 ? t : 0;
-    return t == CKPT_CBOR_TEXT ? 1 : fail_token(p, what, t, CKPT_CBOR_TEXT);
+    return t == CKPT_CBOR_TEXT
+               ? 1
+               : ckpt_fail(p->r.err, -EINVAL, "a key of %s is %s, expected a text (at byte %zu)",
+                           map, ckpt_cbor_token_name(t), p->cbor.at);
 }
 
 /* Which of the names the key is; their number if it is none of them. A name again is an error. */
@@ -115,7 +118,7 @@ static int bool_dtype(struct parser *p) {
 
 /* A variant that holds something: {"Bool": ...} or {"QFloat": {...}}, which stays without dtype. */
 static int variant_dtype(struct parser *p) {
-    int rc = next_key(p, "a dtype's name");
+    int rc = next_key(p, "a dtype");
     if (rc <= 0)
         return rc < 0 ? rc : ckpt_fail(p->r.err, -EINVAL, "a dtype is an empty map");
     if (ckpt_text_is(p->cbor.text, "Bool")) {
@@ -257,7 +260,7 @@ static int read_entry(struct parser *p) {
     if (rc)
         return rc;
     p->seen = 0;
-    while ((rc = next_key(p, "a key of a tensor")) > 0 && (rc = read_member(p)) == 0)
+    while ((rc = next_key(p, "a tensor")) > 0 && (rc = read_member(p)) == 0)
         ;
     if (rc)
         return rc;
@@ -327,7 +330,7 @@ static int read_variant(struct parser *p, struct ckpt_bpk_scalar *s) {
     int rc = take(p, "a scalar", CKPT_CBOR_MAP);
     p->seen = 0;
     if (rc == 0)
-        rc = next_key(p, "the kind of a scalar");
+        rc = next_key(p, "a scalar");
     if (rc < 0)
         return rc;
     const int variant = rc ? member(p, "a scalar", variants, 4) : 4;
@@ -387,7 +390,7 @@ static int read_section(struct parser *p, unsigned *seen) {
 static int read_sections(struct parser *p) {
     unsigned seen = 0;
     int rc = take(p, "the metadata", CKPT_CBOR_MAP);
-    while (rc == 0 && (rc = next_key(p, "a key of the metadata")) > 0)
+    while (rc == 0 && (rc = next_key(p, "the metadata")) > 0)
         rc = read_section(p, &seen);
     if (rc)
         return rc;

@@ -3,7 +3,7 @@ mounted and read in part. Of each: an exit code that the manual knows, no signal
 it is refused, nothing on standard output then, and the marker that evil pickles would make never appears. CKPT_SEED repeats a run,
 CKPT_HOSTILE=PATTERN runs the cases whose name holds it and shows their answers. Standard library only."""
 import concurrent.futures, errno, random, shutil, time
-import hostile_files, hostile_pickles, hostile_zips
+import hostile_burnpacks, hostile_files, hostile_pickles, hostile_zips
 from mounted import *
 
 SEED = int(os.environ.get("CKPT_SEED", 4))
@@ -83,7 +83,7 @@ def check(case, folder, number):
 
 
 def cases(marker, rng):
-    for module in hostile_zips, hostile_pickles, hostile_files:
+    for module in hostile_zips, hostile_pickles, hostile_files, hostile_burnpacks:
         yield from module.cases(marker, rng)
 
 
