@@ -32,21 +32,10 @@
 #define AHEAD_BYTES 128      /* source lines are fetched so much before they are needed */
 #define STOP_BYTES (1 << 20) /* output between two questions whether to stop */
 
-struct region_dim {
-    int64_t size, src, out; /* strides in bytes */
-};
-
-/* A product of ranges, dims outermost first. The output of dims[i..] is dense. */
-struct region {
-    const uint8_t *src;
-    uint8_t *out;
-    uint32_t n;
-    struct region_dim dim[CKPT_WALK_MAX];
-};
-
 struct job {
-    const struct ckpt_walk *walk;
     const struct ckpt_element_map *map;
+    const uint8_t *base; /* sources count from here */
+    uint32_t esize;
     bool avx2, identity;
     int64_t out_bytes; /* of an element */
     const struct ckpt_stop *stop;
@@ -56,13 +45,13 @@ struct job {
 /* --- stepping through dims --- */
 
 struct odometer {
-    const struct region_dim *dim;
+    const struct ckpt_region_dim *dim;
     uint32_t n;
     int64_t src, out; /* offsets of the current index */
     int64_t at[CKPT_WALK_MAX];
 };
 
-static void odometer_start(struct odometer *o, const struct region_dim *dim, uint32_t n) {
+static void odometer_start(struct odometer *o, const struct ckpt_region_dim *dim, uint32_t n) {
     o->dim = dim;
     o->n = n;
     o->src = o->out = 0;
@@ -72,7 +61,7 @@ static void odometer_start(struct odometer *o, const struct region_dim *dim, uin
 /* False when the last index was passed; then it stands at the first again. */
 static bool odometer_next(struct odometer *o) {
     for (uint32_t d = o->n; d-- > 0;) {
-        const struct region_dim *const dim = &o->dim[d];
+        const struct ckpt_region_dim *const dim = &o->dim[d];
         o->src += dim->src;
         o->out += dim->out;
         if (++o->at[d] < dim->size)
@@ -112,7 +101,7 @@ static bool copy_line(struct job *j, const struct ckpt_kernel *k, struct ckpt_st
     return true;
 }
 
-static bool copy_lines(struct job *j, const struct ckpt_kernel *k, const struct region *r,
+static bool copy_lines(struct job *j, const struct ckpt_kernel *k, const struct ckpt_region *r,
                        int64_t esize, int64_t out_bytes) {
     struct odometer o;
     const uint32_t outer = r->n > 0 ? r->n - 1 : 0;
@@ -121,7 +110,7 @@ static bool copy_lines(struct job *j, const struct ckpt_kernel *k, const struct 
                            .map = j->map};
     odometer_start(&o, r->dim, outer);
     do {
-        s.src = r->src + o.src;
+        s.src = j->base + r->src + o.src;
         s.out = r->out + o.out;
         if (!copy_line(j, k, s, esize, out_bytes))
             return false;
@@ -170,7 +159,7 @@ static void copy_block(const struct ckpt_kernel *k, struct ckpt_tile block, bool
 }
 
 /* One index of the dims outside the column. */
-static bool copy_plane(struct job *j, const struct ckpt_kernel *k, const struct region *r,
+static bool copy_plane(struct job *j, const struct ckpt_kernel *k, const struct ckpt_region *r,
                        uint32_t column, struct ckpt_tile t, bool touching, int64_t out_bytes) {
     int64_t row[BLOCK_ROWS], nrows = 1;
     uint8_t *const out = t.out;
@@ -190,16 +179,16 @@ static bool copy_plane(struct job *j, const struct ckpt_kernel *k, const struct 
     return true;
 }
 
-static bool copy_tiles(struct job *j, const struct ckpt_kernel *k, const struct region *r,
+static bool copy_tiles(struct job *j, const struct ckpt_kernel *k, const struct ckpt_region *r,
                        uint32_t column, int64_t esize, int64_t out_bytes) {
-    const struct region_dim *const c = &r->dim[column];
+    const struct ckpt_region_dim *const c = &r->dim[column];
     const bool touching = k->tile_full && c->src == esize;
     struct ckpt_tile t = {
         .ncols = c->size, .col_stride = c->src, .out_stride = c->out, .map = j->map};
     struct odometer o;
     odometer_start(&o, r->dim, column);
     do {
-        t.src = r->src + o.src;
+        t.src = j->base + r->src + o.src;
         t.out = r->out + o.out;
         if (!copy_plane(j, k, r, column, t, touching, out_bytes))
             return false;
@@ -216,7 +205,8 @@ static bool folds(int64_t size, int64_t stride, int64_t esize) {
     return stride == esize && bytes <= 16 && (bytes & (bytes - 1)) == 0;
 }
 
-static struct ckpt_gather_plan plan_dims(const struct region_dim *dim, uint32_t n, int64_t esize) {
+static struct ckpt_gather_plan plan_dims(const struct ckpt_region_dim *dim, uint32_t n,
+                                         int64_t esize) {
     if (n == 0 || dim[n - 1].src == esize)
         return (struct ckpt_gather_plan){CKPT_GATHER_RUN, 0, (n ? dim[n - 1].size : 1) * esize};
     struct ckpt_gather_plan plan = {CKPT_GATHER_STRIDED, 0, 0};
@@ -236,81 +226,139 @@ static struct ckpt_gather_plan plan_dims(const struct region_dim *dim, uint32_t 
 
 struct ckpt_gather_plan ckpt_gather_plan(const struct ckpt_walk *w,
                                          const struct ckpt_element_map *map) {
-    struct region_dim dim[CKPT_WALK_MAX];
+    struct ckpt_region_dim dim[CKPT_WALK_MAX];
     uint32_t n = w->npairs;
     int64_t esize = w->esize;
     for (uint32_t i = 0; i < n; i++)
-        dim[i] = (struct region_dim){w->pair[i].size, w->pair[i].stride, 0};
+        dim[i] = (struct ckpt_region_dim){w->pair[i].size, w->pair[i].stride, 0};
     if (n > 1 && ckpt_map_identity(map) && folds(dim[n - 1].size, dim[n - 1].src, esize))
         esize *= dim[--n].size;
     return plan_dims(dim, n, esize);
 }
 
-static bool copy_region(struct job *j, struct region *r) {
-    int64_t esize = j->walk->esize, out_bytes = j->out_bytes;
-    if (j->identity && r->n > 0 && folds(r->dim[r->n - 1].size, r->dim[r->n - 1].src, esize))
+/* The first of the innermost dims whose output is dense as a whole; n: not even that of the last.
+ */
+static uint32_t first_dense(const struct ckpt_region *r, int64_t out_bytes) {
+    uint32_t first = r->n;
+    for (int64_t dense = out_bytes; first > 0 && r->dim[first - 1].out == dense; first--)
+        dense *= r->dim[first - 1].size;
+    return first;
+}
+
+/* Rows, the dims inside the column, have dense output: others of them go outside it. Where even the
+ * last dim has none, it is a column of one row. */
+static uint32_t place_column(struct ckpt_region *r, uint32_t column, uint32_t dense) {
+    if (dense == r->n)
+        return r->n - 1;
+    if (column + 1 >= dense)
+        return column;
+    const struct ckpt_region_dim kept = r->dim[column];
+    memmove(&r->dim[column], &r->dim[column + 1], (dense - 1 - column) * sizeof kept);
+    r->dim[dense - 1] = kept;
+    return dense - 1;
+}
+
+static bool copy_region(struct job *j, struct ckpt_region *r) {
+    int64_t esize = j->esize, out_bytes = j->out_bytes;
+    uint32_t dense = first_dense(r, out_bytes);
+    const uint32_t needed = r->n > 1 ? r->n - 2 : 0; /* its neighbour is dense over it */
+    if (j->identity && r->n > 0 && dense <= needed &&
+        folds(r->dim[r->n - 1].size, r->dim[r->n - 1].src, esize)) {
         out_bytes = esize *= r->dim[--r->n].size;
+        dense = first_dense(r, out_bytes);
+    }
     const struct ckpt_kernel k = ckpt_kernel_choose(j->map, (uint32_t)esize, j->avx2);
     const struct ckpt_gather_plan plan = plan_dims(r->dim, r->n, esize);
-    return plan.how == CKPT_GATHER_TILE ? copy_tiles(j, &k, r, plan.column, esize, out_bytes)
-                                        : copy_lines(j, &k, r, esize, out_bytes);
+    const bool is_dense = r->n == 0 || dense < r->n;
+    if (is_dense && plan.how != CKPT_GATHER_TILE)
+        return copy_lines(j, &k, r, esize, out_bytes);
+    return copy_tiles(j, &k, r, place_column(r, plan.column, dense), esize, out_bytes);
+}
+
+static struct job make_job(bool avx2, const struct ckpt_element_map *map, const uint8_t *base,
+                           uint32_t esize, const struct ckpt_stop *stop) {
+    return (struct job){.map = map,
+                        .base = base,
+                        .esize = esize,
+                        .avx2 = avx2,
+                        .identity = ckpt_map_identity(map),
+                        .out_bytes = ckpt_map_out_bytes(map, esize),
+                        .stop = stop};
+}
+
+bool ckpt_gather_region(struct ckpt_region *r, const struct ckpt_element_map *map, uint32_t esize,
+                        const uint8_t *base, const struct ckpt_stop *stop) {
+    struct job j = make_job(ckpt_cpu()->avx2, map, base, esize, stop);
+    return copy_region(&j, r);
 }
 
 /* --- range -> regions --- */
 
+struct range {
+    const struct ckpt_walk *walk;
+    int64_t out_bytes;
+    ckpt_region_fn *each;
+    void *arg;
+};
+
 /* `count` whole indices of a pair. */
-static bool copy_whole(struct job *j, uint32_t pair, const uint8_t *src, int64_t count,
+static bool take_whole(const struct range *range, uint32_t pair, int64_t src, int64_t count,
                        uint8_t *out) {
-    const struct ckpt_walk *const w = j->walk;
-    struct region r = {.src = src, .out = out, .n = 0};
+    const struct ckpt_walk *const w = range->walk;
+    struct ckpt_region r = {.src = src, .out = out, .n = 0};
     for (uint32_t i = pair; i < w->npairs; i++) {
         const int64_t size = i == pair ? count : w->pair[i].size;
         if (size > 1)
-            r.dim[r.n++] = (struct region_dim){size, w->pair[i].stride, 0};
+            r.dim[r.n++] = (struct ckpt_region_dim){size, w->pair[i].stride, 0};
     }
-    int64_t dense = j->out_bytes;
+    int64_t dense = range->out_bytes;
     for (uint32_t d = r.n; d-- > 0; dense *= r.dim[d].size)
         r.dim[d].out = dense;
-    return copy_region(j, &r);
+    return range->each(range->arg, &r);
 }
 
 /* Units [first, first+n) inside one index of the pair before `pair`; `inside` units are one index
  * of that. Each call goes on inwards with less than one index. */
-static bool copy_range(struct job *j, uint32_t pair, int64_t inside, const uint8_t *src,
+static bool take_range(const struct range *range, uint32_t pair, int64_t inside, int64_t src,
                        int64_t first, int64_t n, uint8_t *out) {
     if (n == 0)
         return true;
-    if (pair == j->walk->npairs)
-        return copy_whole(j, pair, src, 1, out);
-    const struct ckpt_dim p = j->walk->pair[pair];
+    if (pair == range->walk->npairs)
+        return take_whole(range, pair, src, 1, out);
+    const struct ckpt_dim p = range->walk->pair[pair];
     inside /= p.size;
     int64_t index = first / inside;
     const int64_t skipped = first % inside;
     if (skipped > 0) {
         const int64_t part = n < inside - skipped ? n : inside - skipped;
-        if (!copy_range(j, pair + 1, inside, src + index * p.stride, skipped, part, out))
+        if (!take_range(range, pair + 1, inside, src + index * p.stride, skipped, part, out))
             return false;
-        out += part * j->out_bytes;
+        out += part * range->out_bytes;
         n -= part;
         index++;
     }
     const int64_t whole = n / inside, rest = n % inside;
-    if (whole > 0 && !copy_whole(j, pair, src + index * p.stride, whole, out))
+    if (whole > 0 && !take_whole(range, pair, src + index * p.stride, whole, out))
         return false;
-    return rest == 0 || copy_range(j, pair + 1, inside, src + (index + whole) * p.stride, 0, rest,
-                                   out + whole * inside * j->out_bytes);
+    return rest == 0 || take_range(range, pair + 1, inside, src + (index + whole) * p.stride, 0,
+                                   rest, out + whole * inside * range->out_bytes);
+}
+
+bool ckpt_walk_regions(const struct ckpt_walk *w, uint32_t out_bytes, int64_t first, int64_t n,
+                       uint8_t *out, ckpt_region_fn *each, void *arg) {
+    const struct range range = {w, out_bytes, each, arg};
+    return take_range(&range, 0, w->count, w->offset, first, n, out);
+}
+
+static bool copy_each(void *arg, struct ckpt_region *r) {
+    return copy_region(arg, r);
 }
 
 bool ckpt_gather_with(bool avx2, const struct ckpt_walk *w, const struct ckpt_element_map *map,
                       const uint8_t *base, int64_t first, int64_t n, uint8_t *out,
                       const struct ckpt_stop *stop) {
-    struct job j = {.walk = w,
-                    .map = map,
-                    .avx2 = avx2,
-                    .identity = ckpt_map_identity(map),
-                    .out_bytes = ckpt_map_out_bytes(map, w->esize),
-                    .stop = stop};
-    return copy_range(&j, 0, w->count, base + w->offset, first, n, out);
+    struct job j = make_job(avx2, map, base, w->esize, stop);
+    return ckpt_walk_regions(w, (uint32_t)j.out_bytes, first, n, out, copy_each, &j);
 }
 
 bool ckpt_gather_until(const struct ckpt_walk *w, const struct ckpt_element_map *map,

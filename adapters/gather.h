@@ -24,6 +24,27 @@ bool ckpt_gather_until(const struct ckpt_walk *w, const struct ckpt_element_map 
                        const struct ckpt_stop *stop);
 
 /*
+ * A range of a walk as products of ranges, at most twice as many as it has pairs: what is copied
+ * at once, or cut further where the source lies in several places (adapters/grid_gather.h).
+ */
+struct ckpt_region {
+    int64_t src; /* byte of the blob */
+    uint8_t *out;
+    uint32_t n;
+    struct ckpt_region_dim {
+        int64_t size, src, out; /* strides in bytes */
+    } dim[CKPT_WALK_MAX];       /* outermost first */
+};
+/* May change the region. False: go no further. */
+typedef bool ckpt_region_fn(void *arg, struct ckpt_region *r);
+bool ckpt_walk_regions(const struct ckpt_walk *w, uint32_t out_bytes, int64_t first, int64_t n,
+                       uint8_t *out, ckpt_region_fn *each, void *arg);
+/* Copies one, whose output need not be dense and whose dims get another order; src counts from
+ * base. False if it was stopped. */
+bool ckpt_gather_region(struct ckpt_region *r, const struct ckpt_element_map *map, uint32_t esize,
+                        const uint8_t *base, const struct ckpt_stop *stop);
+
+/*
  * How a walk is read, decided by the strides alone:
  *
  *     RUN      the innermost elements touch: runs of them are copied

@@ -8,7 +8,7 @@
  *     identity map, shorter runs or strided    gathered into a buffer of the reply's own: no dearer
  *                                              the second time, so not worth a cache
  *     everything else (tiles, casts, swaps,    bands
- *     computed blobs)
+ *     computed blobs, grids of chunks)
  *
  * A reader that goes from one band to the next gets the one after that prefetched. Who it is does
  * not matter: only that the band before is still there.
@@ -24,6 +24,7 @@
 #include "adapters/reader_compute.h"
 #include "adapters/reply.h"
 #include "base/guard.h"
+#include "formats/chunk_grid.h"
 
 #define BANDS_DEFAULT ((size_t)32 << 20)
 #define BANDS_LEAST ((size_t)64 << 10)
@@ -56,7 +57,8 @@ enum way { WAY_ZEROS, WAY_MAPPED, WAY_DIRECT, WAY_BANDS };
 static enum way choose_way(const struct ckpt_part *p, const struct ckpt_element_map *map) {
     if (!p->source || !p->walk)
         return WAY_ZEROS;
-    if (!ckpt_map_identity(map) || ckpt_computed_blob_of(p->source->blob))
+    struct ckpt_blob *const blob = p->source->blob;
+    if (!ckpt_map_identity(map) || ckpt_computed_blob_of(blob) || ckpt_chunk_grid_of(blob))
         return WAY_BANDS;
     if (ckpt_walk_contiguous(p->walk))
         return WAY_MAPPED;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "adapters/computed_blob.h"
+#include "adapters/grid_gather.h"
 #include "base/guard.h"
 #include "base/log.h"
 
@@ -43,6 +44,9 @@ int ckpt_part_compute(const struct ckpt_part *p, const struct ckpt_element_map *
     struct ckpt_computed_blob *const computed = ckpt_computed_blob_of(p->source->blob);
     if (computed)
         return computed->compute(computed, p->walk, map, first, n, out, stop, err);
+    struct ckpt_chunk_grid *const grid = ckpt_chunk_grid_of(p->source->blob);
+    if (grid && ckpt_grid_gather_can(grid, p->walk))
+        return ckpt_grid_gather(grid, p->walk, map, first, n, out, stop, err);
     struct ckpt_source_bytes source;
     int64_t lo, hi;
     ckpt_walk_bounds(p->walk, first, n, &lo, &hi);

@@ -230,5 +230,7 @@ int ckpt_chunk_grid_init(struct ckpt_chunk_grid *g, uint64_t bytes,
         g->chunks[i].decoded = (struct ckpt_decoded){
             .cache = cache, .decode = decode_chunk, .name = name, .size = bytes};
     }
+    /* A band goes through the chunks along an axis, and so does the next one. */
+    ckpt_decoded_cache_expect(cache, ckpt_mul_u64(bytes, g->nchunks, &size) ? size : UINT64_MAX);
     return 0;
 }

@@ -10,6 +10,7 @@
 #include "formats/decoded_buffer.h"
 
 #define SPILL_SHARE 16 /* temporary files hold so many times the bound before idle ones go */
+#define TURNS_MOST ((uint64_t)64 << 30)
 
 struct ckpt_decoded_shelf {
     uint64_t limit, bytes;
@@ -21,6 +22,7 @@ struct ckpt_decoded_cache {
     pthread_mutex_t mu; /* guards all below, and each ckpt_decoded */
     pthread_cond_t finished;
     struct ckpt_decoded_shelf memory, spilled;
+    uint64_t expected; /* bytes that are read in turns, at most */
     uint64_t decoded;
 };
 
@@ -175,6 +177,17 @@ static void set_limit(struct ckpt_decoded_cache *c, uint64_t bytes) {
     c->memory.limit = bytes;
     if (!ckpt_mul_u64(bytes, SPILL_SHARE, &c->spilled.limit))
         c->spilled.limit = UINT64_MAX;
+    if (2 * c->expected > c->spilled.limit)
+        c->spilled.limit = 2 * c->expected;
+}
+
+void ckpt_decoded_cache_expect(struct ckpt_decoded_cache *c, uint64_t bytes) {
+    pthread_mutex_lock(&c->mu);
+    bytes = bytes < TURNS_MOST ? bytes : TURNS_MOST;
+    if (bytes > c->expected)
+        c->expected = bytes;
+    set_limit(c, c->memory.limit);
+    pthread_mutex_unlock(&c->mu);
 }
 
 void ckpt_decoded_cache_limit(struct ckpt_decoded_cache *c, uint64_t bytes) {

@@ -11,7 +11,8 @@
  * what does not fit beside that which is pinned (an entry larger than the bound, say) is decoded
  * into an unlinked temporary file, which is mapped. So nobody ever waits for another's pin, and
  * random reads of a huge entry cost one decoding, too. Idle files go when all of them hold more
- * than SPILL_SHARE (decoded_cache.c) times the bound, or when the disk is full.
+ * than SPILL_SHARE (decoded_cache.c) times the bound and twice what is read in turns, or when the
+ * disk is full.
  *
  * Any thread may call all functions at any time. No lock is held while bytes are decoded, so
  * decoding may pin something else of the same cache.
@@ -46,6 +47,9 @@ int ckpt_decoded_cache_new(uint64_t bytes, struct ckpt_decoded_cache **out,
                            struct ckpt_err *err) CKPT_CHECKED;
 /* NULL is fine. All that was ever pinned has been dropped. */
 void ckpt_decoded_cache_free(struct ckpt_decoded_cache *c);
+/* So many bytes are read in turns: temporary files may hold twice as many before idle ones go, or
+ * each turn would decode all of them again. */
+void ckpt_decoded_cache_expect(struct ckpt_decoded_cache *c, uint64_t bytes);
 /* Another bound; what is idle beyond it goes when room is next needed. */
 void ckpt_decoded_cache_limit(struct ckpt_decoded_cache *c, uint64_t bytes);
 
