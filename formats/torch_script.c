@@ -273,7 +273,7 @@ static int translate(struct script *s, struct ckpt_value *v, unsigned depth) {
     const struct torch_script_class *cls;
     struct state state = {0};
     bool is = false;
-    if (v->kind != CKPT_VALUE_OPAQUE || !v->attributes)
+    if (!torch_has_state(v))
         return 0;
     if (depth > CKPT_LIMIT_PICKLE_DEPTH)
         return ckpt_fail(s->err, -E2BIG, "modules nested more than %u deep (limit of pickle depth)",
