@@ -196,8 +196,7 @@ static void refused(void **state) {
         "bb8000000000000000",
         "bbffffffffffffffff",
         "5bffffffffffffffff00",
-        "9a00000003"
-        "0000",
+        "9a000000030000",
     };
     for (size_t i = 0; i < sizeof hex / sizeof *hex; i++) {
         struct ckpt_err err = {0};
