@@ -44,6 +44,7 @@ struct ckpt_build {
     struct ckpt_rules *rules[CKPT_RULE_FILES_MAX]; /* the user's own first */
     size_t nrules;
     size_t warnings_cap;
+    bool kinds_at_risk;        /* burn's names may not say what the modules are: recorded_kinds.h */
     struct ckpt_arena scratch; /* of what ends with the items: them, and what is known of modules */
     struct ckpt_err *err;
 };

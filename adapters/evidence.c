@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "adapters/build.h"
+#include "adapters/recorded_kinds.h"
 #include "adapters/regex.h"
 
 const char *const ckpt_kind_names[] = {"linear",
@@ -146,5 +147,6 @@ int ckpt_decide_modules(struct ckpt_build *b) {
     for (size_t i = 0; rc == 0 && i < b->nitems; i++)
         if (b->item[i].in_model)
             ckpt_take_decision(&m, i, &b->item[i].decision);
+    b->kinds_at_risk = rc == 0 && ckpt_kinds_at_risk(b, &m);
     return rc == 0 && b->options->layout == CKPT_LAYOUT_BURN ? ckpt_warn_modules(b, &m) : rc;
 }

@@ -117,7 +117,7 @@ static int adapt(struct ckpt_build *b) {
 static int finish(struct ckpt_build *b) {
     const bool to_burn =
         b->options->layout == CKPT_LAYOUT_BURN && strcmp(b->model->dialect, "torch") == 0;
-    const bool records = to_burn && ckpt_kinds_at_risk(b);
+    const bool records = to_burn && b->kinds_at_risk;
     drop_items(b);
     int rc = ckpt_filter_tensors(b);
     if (rc == 0)

@@ -36,9 +36,8 @@ static bool has_burns_name(struct ckpt_text key) {
 }
 
 /* A matrix that neither its bias nor its name will say the kind of: it is known from elsewhere. */
-static bool is_known_otherwise(const struct ckpt_item *item) {
-    const struct ckpt_decision *const d = &item->decision;
-    if (item->tensor->ndim != 2 || !d->facts || is(d->kind, "mha"))
+static bool is_known_otherwise(const struct ckpt_item *item, const struct ckpt_decision *d) {
+    if (item->tensor->ndim != 2 || is(d->kind, "mha"))
         return false;
     if (is(d->kind, "linear") && d->facts->leaf[CKPT_LEAF_BIAS])
         return false; /* as long as a row, in burn */
@@ -50,15 +49,14 @@ static bool is_recurrent(const char *kind) {
     return is(kind, "lstm") || is(kind, "gru") || is(kind, "rnn");
 }
 
-static bool at_risk(const struct ckpt_item *item) {
-    const struct ckpt_decision *const d = &item->decision;
-    return has_burns_name(item->torch_key) || is_known_otherwise(item) ||
+static bool at_risk(const struct ckpt_item *item, const struct ckpt_decision *d) {
+    return has_burns_name(item->torch_key) || is_known_otherwise(item, d) ||
            (d->within && ckpt_is_layer(d->within->kind)) || is_recurrent(d->kind);
 }
 
-bool ckpt_kinds_at_risk(const struct ckpt_build *b) {
+bool ckpt_kinds_at_risk(const struct ckpt_build *b, const struct ckpt_modules *m) {
     for (size_t i = 0; i < b->nitems; i++)
-        if (b->item[i].in_model && at_risk(&b->item[i]))
+        if (b->item[i].in_model && at_risk(&b->item[i], &m->decision[m->of_item[i]]))
             return true;
     return false;
 }

@@ -15,8 +15,8 @@
 
 struct ckpt_build;
 
-/* Whether some item could come back wrongly: asked while there are items. */
-bool ckpt_kinds_at_risk(const struct ckpt_build *b);
+/* Whether some item could come back wrongly: asked while there are facts of the modules. */
+bool ckpt_kinds_at_risk(const struct ckpt_build *b, const struct ckpt_modules *m);
 /* Then: fills model->kinds of a finished model in burn's layout, if there is anything to say. */
 int ckpt_record_kinds(struct ckpt_build *b) CKPT_CHECKED;
 /* Decides what the source's metadata say, where no option has. What makes no sense is a warning. */
