@@ -27,7 +27,7 @@ static void take_mapping(struct one *o, struct ckpt_mapping *list, size_t *n, co
 
 static struct ckpt_value *new_value(struct one *o, enum ckpt_value_kind kind, const char *text) {
     struct ckpt_value *v = ckpt_arena_alloc(&o->c->arena, sizeof *v);
-    v->kind = kind;
+    v->kind = (uint8_t)kind;
     if (kind == CKPT_VALUE_STR)
         v->text = ckpt_text_of(keep(o, text));
     else
