@@ -33,12 +33,14 @@ struct ckpt_item {
 };
 
 struct ckpt_rules;
+struct ckpt_dialect;
 #define CKPT_RULE_FILES_MAX 3
 
 struct ckpt_build {
     const struct ckpt_checkpoint *checkpoint;
     const struct ckpt_adapt_options *options;
     struct ckpt_model *model;
+    const struct ckpt_dialect *dialect;
     struct ckpt_item *item; /* in the checkpoint's order; gone once there are tensors */
     size_t nitems;
     struct ckpt_rules *rules[CKPT_RULE_FILES_MAX]; /* the user's own first */
@@ -59,8 +61,6 @@ int ckpt_select_root(struct ckpt_build *b) CKPT_CHECKED;
 /* Opens the rule files that the options and the dialect ask for. */
 int ckpt_open_rules(struct ckpt_build *b) CKPT_CHECKED;
 void ckpt_close_rules(struct ckpt_build *b);
-/* Brings a source in burn's names and layout to PyTorch's. */
-int ckpt_apply_dialect(struct ckpt_build *b) CKPT_CHECKED;
 /* Rules that compute. */
 int ckpt_merge_items(struct ckpt_build *b) CKPT_CHECKED;
 int ckpt_decide_modules(struct ckpt_build *b) CKPT_CHECKED;

@@ -226,7 +226,7 @@ static bool wanted(const struct ckpt_build *b) {
     if (o->contiguous != CKPT_AUTO_)
         return o->contiguous == CKPT_ON;
     return b->checkpoint->is_torch && o->layout == CKPT_LAYOUT_BURN &&
-           strcmp(b->model->dialect, "torch") == 0;
+           !ckpt_model_is_burn(b->model);
 }
 
 static int open_except(struct ckpt_build *b, struct ckpt_regex **except) {

@@ -9,6 +9,8 @@
  *
  * An item of then is no longer a tensor of the file but what the rules made of one or several.
  */
+#include "adapters/dialect.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,9 +73,11 @@ static void list_fini(struct ckpt_shaped_list *list) {
 
 int ckpt_apply_dialect(struct ckpt_build *b) {
     CKPT_AUTO(list) struct ckpt_shaped_list list = {0};
-    int rc = ckpt_decide_burn_modules(b);
+    int rc = ckpt_open_dialect(b);
+    if (rc == 0 && b->dialect->decide)
+        rc = b->dialect->decide(b);
     if (rc == 0)
-        rc = ckpt_rules_builtin("from-burn", &b->rules[b->nrules++], b->err);
+        rc = ckpt_merge_items(b);
     if (rc == 0)
         rc = ckpt_rules_apply(b, &list);
     if (rc == 0)

@@ -17,7 +17,7 @@ void ckpt_close_rules(struct ckpt_build *b) {
 /* What the user's own take, ours leave alone. */
 int ckpt_open_rules(struct ckpt_build *b) {
     const struct ckpt_adapt_options *o = b->options;
-    const bool burn = o->layout == CKPT_LAYOUT_BURN && strcmp(b->model->dialect, "torch") == 0;
+    const bool burn = o->layout == CKPT_LAYOUT_BURN && !ckpt_model_is_burn(b->model);
     int rc = 0;
     if (o->rules && o->layout != CKPT_LAYOUT_SOURCE)
         rc = ckpt_rules_load(o->rules, &b->rules[b->nrules++], b->err);

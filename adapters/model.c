@@ -3,9 +3,8 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "adapters/build.h"
+#include "adapters/dialect.h"
 #include "adapters/expect.h"
 #include "adapters/explain.h"
 #include "adapters/recorded_kinds.h"
@@ -37,52 +36,6 @@ static void build_fini(struct ckpt_build *b) {
 }
 #define ckpt_auto_build build_fini
 
-static const struct ckpt_text *find_metadata(const struct ckpt_checkpoint *c, const char *key) {
-    for (size_t i = 0; i < c->nmetadata; i++)
-        if (ckpt_text_is(c->metadata[i].key, key))
-            return &c->metadata[i].value;
-    return NULL;
-}
-
-/* Whether the file says that its tensors have burn's names and layout already. What we wrote about
- * the layout counts before who saved it: layout=torch passes on what the source said of itself. */
-static bool says_burn(const struct ckpt_checkpoint *c) {
-    const struct ckpt_text *layout = find_metadata(c, "mount.ckpt.layout");
-    const struct ckpt_text *producer = find_metadata(c, "producer");
-    if (layout && (ckpt_text_is(*layout, "burn") || ckpt_text_is(*layout, "torch")))
-        return ckpt_text_is(*layout, "burn");
-    return (producer && ckpt_text_is(*producer, "burn")) || strcmp(c->format, "burnpack") == 0;
-}
-
-int ckpt_dialect_check(const char *name, struct ckpt_err *err) {
-    static const struct ckpt_text known[] = {CKPT_TEXT("auto"), CKPT_TEXT("torch"),
-                                             CKPT_TEXT("burn")};
-    const size_t n = sizeof known / sizeof known[0];
-    for (size_t i = 0; i < n; i++)
-        if (ckpt_text_is(known[i], name))
-            return 0;
-    if (strcmp(name, "flax") == 0 || strcmp(name, "openpi") == 0)
-        return ckpt_fail(err, -EINVAL,
-                         "dialect=%s cannot be adapted yet; dialect=torch and burn can", name);
-    const int near = ckpt_text_nearest(ckpt_text_of(name), known, n);
-    if (near >= 0)
-        return ckpt_fail(err, -EINVAL, "dialect=%s is unknown; did you mean '%s'?", name,
-                         known[near].s);
-    return ckpt_fail(err, -EINVAL, "dialect=%s is unknown: it is auto, torch or burn", name);
-}
-
-static int choose_dialect(struct ckpt_build *b) {
-    const char *given = b->options->dialect;
-    const int rc = given ? ckpt_dialect_check(given, b->err) : 0;
-    if (rc < 0)
-        return rc;
-    if (!given || strcmp(given, "auto") == 0)
-        b->model->dialect = says_burn(b->checkpoint) ? "burn" : "torch";
-    else
-        b->model->dialect = given;
-    return 0;
-}
-
 static void name_by_torch_key(struct ckpt_build *b) {
     for (size_t i = 0; i < b->nitems; i++)
         b->item[i].key = b->item[i].torch_key;
@@ -90,12 +43,12 @@ static void name_by_torch_key(struct ckpt_build *b) {
 
 static int adapt(struct ckpt_build *b) {
     const bool source = b->options->layout == CKPT_LAYOUT_SOURCE;
-    const bool torch = strcmp(b->model->dialect, "torch") == 0;
     int rc = ckpt_select_root(b);
     if (rc)
         return rc;
     name_by_torch_key(b);
-    if (!torch && b->options->layout == CKPT_LAYOUT_TORCH)
+    rc = ckpt_choose_dialect(b);
+    if (rc == 0 && ckpt_dialect_acts(b))
         rc = ckpt_apply_dialect(b);
     if (rc == 0)
         rc = ckpt_open_rules(b);
@@ -103,7 +56,7 @@ static int adapt(struct ckpt_build *b) {
         rc = ckpt_explain_computing(b);
     if (rc == 0)
         rc = ckpt_merge_items(b);
-    if (rc == 0 && torch)
+    if (rc == 0 && !ckpt_model_is_burn(b->model))
         rc = ckpt_decide_modules(b);
     if (rc == 0 && !source)
         rc = ckpt_rename_items(b);
@@ -115,8 +68,7 @@ static int adapt(struct ckpt_build *b) {
 }
 
 static int finish(struct ckpt_build *b) {
-    const bool to_burn =
-        b->options->layout == CKPT_LAYOUT_BURN && strcmp(b->model->dialect, "torch") == 0;
+    const bool to_burn = b->options->layout == CKPT_LAYOUT_BURN && !ckpt_model_is_burn(b->model);
     const bool records = to_burn && b->kinds_at_risk;
     drop_items(b);
     int rc = ckpt_filter_tensors(b);
@@ -165,8 +117,6 @@ int ckpt_model_build(const struct ckpt_checkpoint *c, const struct ckpt_adapt_op
     int rc = begin(&b, c, options, &m, err);
     if (rc == 0)
         rc = check_strict(&b);
-    if (rc == 0)
-        rc = choose_dialect(&b);
     if (rc == 0)
         rc = adapt(&b);
     if (rc == 0)

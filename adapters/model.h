@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "adapters/view.h"
 #include "formats/checkpoint.h"
@@ -151,7 +152,13 @@ struct ckpt_model {
     struct ckpt_arena arena;
 };
 
-/* -EINVAL with a sentence if there is no such dialect, or none yet. */
+/* Whether the source is in burn's names and layout: all else is in PyTorch's once its dialect has
+ * acted. */
+static inline bool ckpt_model_is_burn(const struct ckpt_model *m) {
+    return strcmp(m->dialect, "burn") == 0;
+}
+
+/* -EINVAL with a sentence if there is no such dialect. */
 int ckpt_dialect_check(const char *name, struct ckpt_err *err) CKPT_CHECKED;
 /* The model outlives neither the checkpoint nor the strings of the options. */
 int ckpt_model_build(const struct ckpt_checkpoint *c, const struct ckpt_adapt_options *options,

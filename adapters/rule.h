@@ -95,6 +95,7 @@ struct ckpt_rules {
     struct ckpt_rule_when *variant;
     struct ckpt_text *variant_name;
     uint32_t nvariants;
+    int32_t settled; /* the variant that the dialect found; -1: each rule asks the keys */
     struct ckpt_arena arena;
 };
 

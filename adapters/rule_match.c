@@ -69,7 +69,9 @@ static int judge(struct ckpt_build *b, const struct ckpt_strmap *keys,
     v->match = rc > 0;
     if (rc > 0)
         rc = when_holds(b, keys, &rule->when, rule, key, prefix, v);
-    if (rc > 0 && rule->when.variant >= 0)
+    if (rc > 0 && rule->when.variant >= 0 && file->settled >= 0)
+        rc = file->settled == rule->when.variant;
+    else if (rc > 0 && rule->when.variant >= 0)
         rc = when_holds(b, keys, &file->variant[rule->when.variant], NULL, key, CKPT_TEXT(""), v);
     v->when = rc > 0;
     return rc < 0 ? rc : v->match && v->kind && v->rank && v->when;

@@ -434,6 +434,7 @@ int ckpt_rules_parse(const char *text, size_t n, const char *name, struct ckpt_r
     CKPT_AUTO(rules) struct ckpt_rules *rules = calloc(1, sizeof *rules);
     if (!rules)
         return ckpt_fail_memory(err, "reading rules");
+    rules->settled = -1;
     rules->name = ckpt_arena_printf(&rules->arena, "%s", name);
     if (!rules->name)
         return ckpt_fail_memory(err, "reading rules");

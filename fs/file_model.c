@@ -44,7 +44,7 @@ static bool belongs(const struct container *c, const struct ckpt_adapted *t) {
 /* The source's record of kinds is about burn's names: true of them, and of nothing else. */
 static bool keeps_kinds(const struct ckpt_model *m) {
     return m->layout == CKPT_LAYOUT_SOURCE ||
-           (m->layout == CKPT_LAYOUT_BURN && strcmp(m->dialect, "burn") == 0);
+           (m->layout == CKPT_LAYOUT_BURN && ckpt_model_is_burn(m));
 }
 
 /* Our pairs first, then the source's own but those that ours replace. With layout=source the file

@@ -332,7 +332,7 @@ static void put_limits(struct writer *w, const struct ckpt_verification *v) {
         put_string(w, NULL,
                    "Unchecked: tensors of packed elements that an operation touches; and of a "
                    "broadcast far larger than its storage, all but both ends.");
-    if (strcmp(v->model->dialect, "burn") == 0)
+    if (ckpt_model_is_burn(v->model))
         put_string(w, NULL,
                    v->model->layout == CKPT_LAYOUT_TORCH
                        ? "The source is in burn's layout: what is joined of several of its tensors "

@@ -118,8 +118,7 @@ static void test_refusals(void **state) {
     refuse("remount", "remount", "unmount");
     refuse("root", "root", "needs a value");
     refuse("dialect=torhc", "torhc", "did you mean 'torch'");
-    refuse("dialect=flax", "flax", "yet");
-    refuse("dialect=qqq", "qqq", "auto, torch or burn");
+    refuse("dialect=qqq", "qqq", "auto, burn, openpi or torch");
     refuse("nousr", "nousr", "--help"); /* what does nothing is not worth a suggestion */
     refuse("map_file=/", "map_file", "directory");
 }
