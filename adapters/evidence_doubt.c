@@ -94,6 +94,28 @@ static bool relu(const struct ckpt_decision *d) {
             (mode && mode->kind == CKPT_VALUE_STR && ckpt_text_is(mode->text, "RNN_RELU")));
 }
 
+/* In eval they normalise with what they kept, burn's InstanceNorm with what it sees. */
+static bool own_statistics(const struct ckpt_decision *d) {
+    return is(d->rule_kind, "instance_norm") && has(d, CKPT_LEAF_RUNNING_MEAN);
+}
+
+static bool padded_otherwise(const struct ckpt_decision *d) {
+    const struct ckpt_value *mode = ckpt_facts_attribute(d->facts, "padding_mode");
+    return is(d->kind, "conv") && mode && mode->kind == CKPT_VALUE_STR &&
+           !ckpt_text_is(mode->text, "zeros");
+}
+
+/* Classes that are norms by their names and multiply by 1 + weight. */
+static bool one_more(const struct ckpt_decision *d) {
+    static const char *const classes[] = {"GemmaRMSNorm", "Gemma2RMSNorm", "Gemma3RMSNorm",
+                                          "Qwen3NextRMSNorm"};
+    const struct ckpt_module *record = d->facts->record;
+    for (size_t i = 0; record && is(d->kind, "norm") && i < sizeof classes / sizeof *classes; i++)
+        if (ckpt_text_ends(record->cls, classes[i]))
+            return true;
+    return false;
+}
+
 static bool final_norm(const struct ckpt_decision *d) {
     return is(d->kind, "norm") && d->within && d->within->facts->stack &&
            ckpt_text_is(ckpt_module_last_name(d->facts->path), "norm");
@@ -160,6 +182,12 @@ static const struct doubt_row {
      "burn has none: it loads without a complaint and computes something else"},
     {WITH_NN, relu, "RNNs with nonlinearity='relu'",
      "burn's Rnn has Tanh unless its config says otherwise: it loads and computes something else"},
+    {WITH_NN, own_statistics, "instance norms with track_running_stats",
+     "burn's InstanceNorm keeps none: it loads and computes something else"},
+    {TO_BURN, padded_otherwise, "convolutions whose padding_mode is not zeros",
+     "burn's pad with zeros: they load and compute something else"},
+    {TO_BURN, one_more, "norms of a class that adds 1 to its weight",
+     "burn's RmsNorm does not: it loads and computes something else"},
     {WITH_NN, final_norm, "norms behind the last Transformer layer",
      "burn's TransformerEncoder and TransformerDecoder have none and leave them out silently: put "
      "a LayerNorm of your own behind them"},

@@ -49,6 +49,7 @@ struct ckpt_plan {
     uint32_t nassumed;
     struct ckpt_plan_probe probe[CKPT_PLAN_INPUTS];
     uint32_t nprobes;
+    struct ckpt_arg in_burn; /* instead of the one of that name, in burn; .name NULL: none */
     const char *otherwise; /* why burn's layer computes something else, if that is known; or NULL */
     enum ckpt_status status; /* PASS: can run; else why not */
     struct ckpt_reason reason;

@@ -110,6 +110,12 @@ static bool keeps_statistics(const struct ckpt_layer *l, struct ckpt_plan *p) {
     return there;
 }
 
+/* burn's InstanceNorm has no running statistics: it always takes its input's own. */
+static void note_own_statistics(struct ckpt_plan *p) {
+    p->otherwise = "burn's InstanceNorm keeps no running statistics";
+    p->in_burn = (struct ckpt_arg){.name = "use_input_stats", .kind = CKPT_ARG_BOOL, .b = true};
+}
+
 void ckpt_plan_norm(const struct ckpt_layer *l, struct ckpt_plan *p) {
     uint32_t ndim = 0;
     int64_t groups = 1;
@@ -134,4 +140,6 @@ void ckpt_plan_norm(const struct ckpt_layer *l, struct ckpt_plan *p) {
     }
     const bool keeps = keeps_statistics(l, p);
     ckpt_plan_add_bool(p, formula == BATCH ? "training" : "use_input_stats", !keeps);
+    if (formula == INSTANCE && keeps)
+        note_own_statistics(p);
 }

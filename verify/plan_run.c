@@ -35,6 +35,14 @@ static int bind_param(struct bounds *b, const struct ckpt_plan_param *p, enum ck
     return rc;
 }
 
+/* An attribute, as the side's layer has it. */
+static struct ckpt_arg attribute(const struct ckpt_plan *p, uint32_t i, enum ckpt_side side) {
+    const bool otherwise = side == CKPT_SIDE_SERVED && p->in_burn.name &&
+                           p->layers->model->layout == CKPT_LAYOUT_BURN &&
+                           strcmp(p->arg[i].name, p->in_burn.name) == 0;
+    return otherwise ? p->in_burn : p->arg[i];
+}
+
 int ckpt_plan_run(const struct ckpt_plan *plan, enum ckpt_side side, struct ckpt_reader *reader,
                   const struct ckpt_inputs *in, struct ckpt_exec *exec, struct ckpt_array *out,
                   struct ckpt_err *err) {
@@ -46,7 +54,7 @@ int ckpt_plan_run(const struct ckpt_plan *plan, enum ckpt_side side, struct ckpt
     b.arg[b.nargs] = (struct ckpt_arg){.name = plan->input, .kind = CKPT_ARG_ARRAY};
     b.arg[b.nargs++].array = &in->at[0];
     for (uint32_t i = 0; i < plan->nargs; i++)
-        b.arg[b.nargs++] = plan->arg[i];
+        b.arg[b.nargs++] = attribute(plan, i, side);
     for (uint32_t i = 0; rc == 0 && i < plan->nparams; i++)
         rc = bind_param(&b, &plan->param[i], side, reader, err);
     return rc < 0 ? rc : ckpt_op_run(plan->op, b.arg, b.nargs, exec, out, err);
