@@ -442,13 +442,15 @@ bool ckpt_zarr_is_metadata(struct ckpt_text key, int *version) {
     return *version != 0;
 }
 
+#define INDEX_DIGITS 18 /* fit 63 bits; more than real indices have */
+
 /* Digits without leading zeros, below `most`. */
 static bool take_index(struct ckpt_text *rest, int64_t most, int64_t *out) {
     size_t n = 0;
     int64_t v = 0;
-    for (; n < rest->n && n < 19 && rest->s[n] >= '0' && rest->s[n] <= '9'; n++)
+    for (; n < rest->n && n < INDEX_DIGITS && rest->s[n] >= '0' && rest->s[n] <= '9'; n++)
         v = 10 * v + (rest->s[n] - '0');
-    if (n == 0 || (rest->s[0] == '0' && n > 1) || n == 19 || v >= most)
+    if (n == 0 || (rest->s[0] == '0' && n > 1) || v >= most)
         return false;
     *rest = (struct ckpt_text){rest->s + n, rest->n - n};
     *out = v;
