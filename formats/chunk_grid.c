@@ -216,6 +216,19 @@ struct ckpt_chunk_grid *ckpt_chunk_grid_of(struct ckpt_blob *b) {
     return b->ops == &ops ? (struct ckpt_chunk_grid *)b : NULL;
 }
 
+/* The decoded bytes of the chunks that reading the array in order goes through again and again: all
+ * chunks, or if it is cut along its outermost axis those at one index of that. */
+static uint64_t turn_bytes(const struct ckpt_chunk_grid *g, uint64_t bytes) {
+    uint32_t outermost = 0;
+    uint64_t n = 1;
+    while (outermost < g->ndim && g->shape[outermost] == 1)
+        outermost++;
+    for (uint32_t d = outermost + 1; d < g->ndim; d++)
+        if (!ckpt_mul_u64(n, (uint64_t)g->count[d], &n))
+            return UINT64_MAX;
+    return ckpt_mul_u64(bytes, n, &n) ? n : UINT64_MAX;
+}
+
 int ckpt_chunk_grid_init(struct ckpt_chunk_grid *g, uint64_t bytes,
                          struct ckpt_decoded_cache *cache, const char *name, struct ckpt_err *err) {
     uint64_t count, size;
@@ -225,12 +238,12 @@ int ckpt_chunk_grid_init(struct ckpt_chunk_grid *g, uint64_t bytes,
     g->blob = (struct ckpt_blob){.ops = &ops, .size = size, .name = name};
     g->dense =
         (struct ckpt_decoded){.cache = cache, .decode = decode_dense, .name = name, .size = size};
+    const uint64_t turns = turn_bytes(g, bytes);
     for (size_t i = 0; i < g->nchunks; i++) {
         g->chunks[i].grid = g;
         g->chunks[i].decoded = (struct ckpt_decoded){
-            .cache = cache, .decode = decode_chunk, .name = name, .size = bytes};
+            .cache = cache, .decode = decode_chunk, .name = name, .size = bytes, .turns = turns};
     }
-    /* A band goes through the chunks along an axis, and so does the next one. */
-    ckpt_decoded_cache_expect(cache, ckpt_mul_u64(bytes, g->nchunks, &size) ? size : UINT64_MAX);
+    ckpt_decoded_cache_expect(cache, turns);
     return 0;
 }

@@ -61,16 +61,19 @@ static void evict_oldest(struct ckpt_decoded_shelf *s) {
     struct ckpt_decoded *const d = s->oldest;
     take_idle(d);
     empty(d);
+    d->was_evicted = true;
 }
 
 static bool has_room(const struct ckpt_decoded_shelf *s, uint64_t used, uint64_t size) {
     return used <= s->limit && size <= s->limit - used;
 }
 
-/* Takes room for d, in memory if that can be had. */
+/* Takes room for d, in memory if that can be had. What is read in turns with more than memory holds
+ * does not drive out what will be wanted before it is wanted again: nor does what comes back. */
 static void reserve(struct ckpt_decoded_cache *c, struct ckpt_decoded *d) {
-    const uint64_t pinned = c->memory.bytes - c->memory.idle;
-    d->shelf = has_room(&c->memory, pinned, d->size) ? &c->memory : &c->spilled;
+    const bool in_turns = d->was_evicted || d->turns > c->memory.limit;
+    const uint64_t used = c->memory.bytes - (in_turns ? 0 : c->memory.idle);
+    d->shelf = has_room(&c->memory, used, d->size) ? &c->memory : &c->spilled;
     while (d->shelf->oldest && !has_room(d->shelf, d->shelf->bytes, d->size))
         evict_oldest(d->shelf);
     d->shelf->bytes += d->size;

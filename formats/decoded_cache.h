@@ -8,15 +8,16 @@
  * absent (one thread; others wait)       (least recently used goes first)
  *
  * The bytes lie on one of two shelves. Memory holds no more than the bound, whatever readers do;
- * what does not fit beside that which is pinned (an entry larger than the bound, say) is decoded
- * into an unlinked temporary file, which is mapped. So nobody ever waits for another's pin, and
- * random reads of a huge entry cost one decoding, too. Idle files go when all of them hold more
- * than SPILL_SHARE (decoded_cache.c) times the bound and twice what is read in turns, or when the
- * disk is full.
+ * what does not fit beside that which is pinned (an entry larger than the bound, say), or what
+ * comes back after it had to go, is decoded into an unlinked temporary file, which is mapped. So
+ * nobody ever waits for another's pin, and random reads of a huge entry cost one decoding, too.
+ * Idle files go when all of them hold more than SPILL_SHARE (decoded_cache.c) times the bound and
+ * twice what is read in turns, or when the disk is full.
  *
  * Any thread may call all functions at any time. No lock is held while bytes are decoded, so
  * decoding may pin something else of the same cache.
  */
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -35,11 +36,13 @@ struct ckpt_decoded {
                   struct ckpt_err *err);
     const char *name; /* for messages */
     uint64_t size;
+    uint64_t turns; /* of all that a reader takes in turns, this among it; 0: it is read alone */
     /* The cache's own, guarded by its lock; data does not change while it is pinned. */
     uint8_t *data;
     struct ckpt_decoded_shelf *shelf;
     struct ckpt_decoded *older, *newer; /* among the idle ones of the shelf */
     uint32_t pins;                      /* readers, and those who wait to be */
+    bool was_evicted;
     enum { CKPT_DECODED_ABSENT, CKPT_DECODED_DECODING, CKPT_DECODED_READY } state;
 };
 

@@ -88,17 +88,11 @@ static void put_fill(struct toy *t, uint64_t number) {
     }
 }
 
-static void make_toy(struct toy *t, uint32_t esize) {
-    uint64_t total = 1, chunks = 1;
-    memset(t, 0, sizeof *t);
-    const uint32_t ndim = (uint32_t)property_below(NDIM_MOST + 1);
+/* The shape and the chunks' are set. One chunk of so many is missing; 0: none. */
+static void fill_toy(struct toy *t, uint32_t ndim, uint32_t esize, uint64_t missing) {
+    uint64_t chunks = 1;
     t->bytes = t->chunk_bytes = esize;
     for (uint32_t d = 0; d < ndim; d++) {
-        t->shape[d] = 1 + (int64_t)property_below(property_below(3) ? 12 : 60);
-        if (total * (uint64_t)t->shape[d] > SIZE_MOST)
-            t->shape[d] = 1;
-        total *= (uint64_t)t->shape[d];
-        t->chunk[d] = 1 + (int64_t)property_below((uint64_t)t->shape[d] + 2);
         t->count[d] = (t->shape[d] + t->chunk[d] - 1) / t->chunk[d];
         chunks *= (uint64_t)t->count[d];
         t->bytes *= (uint64_t)t->shape[d];
@@ -110,8 +104,6 @@ static void make_toy(struct toy *t, uint32_t esize) {
         t->flat[i] = (uint8_t)property_u64();
     for (size_t i = 0; i < sizeof t->fill; i++)
         t->fill[i] = (uint8_t)(0x11 * (i % 4));
-    assert_int_equal(ckpt_decoded_cache_new((uint64_t)256 << property_below(12), &t->cache, NULL),
-                     0);
     struct ckpt_chunk *const list = ckpt_arena_array(&t->arena, chunks, sizeof *list);
     t->grid = (struct ckpt_chunk_grid){.ndim = ndim,
                                        .esize = esize,
@@ -123,12 +115,28 @@ static void make_toy(struct toy *t, uint32_t esize) {
                                        .chunks = list,
                                        .decode = decode};
     for (uint64_t i = 0; i < chunks; i++)
-        if (property_below(5))
+        if (missing == 0 || property_below(missing))
             list[t->grid.nchunks++].number = i;
         else
             put_fill(t, i);
     assert_int_equal(ckpt_chunk_grid_init(&t->grid, t->chunk_bytes, t->cache, "toy", NULL), 0);
     assert_int_equal(t->grid.blob.size, t->bytes);
+}
+
+static void make_toy(struct toy *t, uint32_t esize) {
+    uint64_t total = 1;
+    memset(t, 0, sizeof *t);
+    const uint32_t ndim = (uint32_t)property_below(NDIM_MOST + 1);
+    for (uint32_t d = 0; d < ndim; d++) {
+        t->shape[d] = 1 + (int64_t)property_below(property_below(3) ? 12 : 60);
+        if (total * (uint64_t)t->shape[d] > SIZE_MOST)
+            t->shape[d] = 1;
+        total *= (uint64_t)t->shape[d];
+        t->chunk[d] = 1 + (int64_t)property_below((uint64_t)t->shape[d] + 2);
+    }
+    assert_int_equal(ckpt_decoded_cache_new((uint64_t)256 << property_below(12), &t->cache, NULL),
+                     0);
+    fill_toy(t, ndim, esize, 5);
 }
 
 static void free_toy(struct toy *t) {
@@ -270,8 +278,38 @@ static void test_decoded_once(void **state) {
     }
 }
 
+/* Rows that go through all chunks, of which memory holds one: each is decoded once all the same.
+ * Chunks one after the other need no temporary file. */
+static void test_in_turns(void **state) {
+    (void)state;
+    property_begin("in turns");
+    for (int across = 0; across < 2; across++) {
+        struct toy t = {.shape = {64, 64}};
+        const struct ckpt_element_map map = {.from = CKPT_DT_F32, .to = CKPT_DT_F32};
+        t.chunk[0] = across ? 64 : 16;
+        t.chunk[1] = across ? 16 : 64;
+        assert_int_equal(ckpt_decoded_cache_new(5000, &t.cache, NULL), 0); /* a chunk has 4096 */
+        fill_toy(&t, 2, 4, 0);
+        struct ckpt_walk *const w = ckpt_arena_alloc(&t.arena, sizeof *w + sizeof w->pair[0]);
+        *w = (struct ckpt_walk){.esize = 4, .npairs = 1, .count = 64 * 64};
+        w->pair[0] = (struct ckpt_dim){64 * 64, 4};
+        for (int64_t row = 0; row < 64; row++) {
+            float got[64];
+            assert_int_equal(
+                ckpt_grid_gather(&t.grid, w, &map, row * 64, 64, (uint8_t *)got, NULL, NULL), 0);
+            assert_memory_equal(got, t.flat + row * 256, sizeof got);
+        }
+        const struct ckpt_decoded_usage usage = ckpt_decoded_cache_usage(t.cache);
+        assert_int_equal(t.decoded, 4);
+        assert_int_equal(usage.spilled, across ? 3 * 4096 : 0);
+        assert_true(usage.memory <= 5000);
+        free_toy(&t);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_random),
-                                       cmocka_unit_test(test_decoded_once)};
+                                       cmocka_unit_test(test_decoded_once),
+                                       cmocka_unit_test(test_in_turns)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
