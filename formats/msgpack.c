@@ -215,10 +215,12 @@ static struct ckpt_msgpack_array *make_array(struct reader *r, struct ckpt_value
 /* A number as an array without dimensions. */
 static int make_number(struct reader *r, struct ckpt_value *v, const char *dtype, const void *bytes,
                        size_t n) {
+    static const int64_t no_dimensions[1];
     struct ckpt_msgpack_array *const a = make_array(r, v);
     if (!a)
         return fail_memory(r);
     a->dtype = ckpt_text_of(dtype);
+    a->shape = no_dimensions;
     a->is_number = true;
     a->nbytes = n;
     memcpy(a->number, bytes, n);

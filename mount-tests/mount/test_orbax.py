@@ -1,5 +1,5 @@
 """Orbax checkpoints: every array of every fixture against the SHA-256 that its own library computed (NAME.expected.json)."""
-import glob, hashlib, json, re, shutil
+import concurrent.futures, glob, hashlib, json, re, shutil
 from mounted import *
 
 DTYPES = {"float32": "F32", "float64": "F64", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32", "int16": "I16",
@@ -64,6 +64,20 @@ def test_what_is_sound_of_damaged_ones():
             continue
         with Mount(fixture("orbax", name), "layout=source", "keep_going") as m:
             assert served(m, readable_only=True) == want, name
+
+
+def test_byte_check():
+    for name in ("e_multichunk_zarr2", "e_edge_zarr2", "e_edge_zarr3", "f_flax_msgpack", "f_old_aggregate"):
+        p = run("--verify", "-o", "layout=source", fixture("orbax", name))
+        assert json.loads(p.stdout)["bytes"]["status"] == "PASS", (name, p.stdout[:500])
+
+
+def test_readers_at_once():
+    """Eight readers of arrays in chunks, with room for hardly any chunk: each sees the same bytes."""
+    want = arrays(expected("e_multichunk_zarr3")["."])
+    with Mount(fixture("orbax", "e_multichunk_zarr3"), "layout=source", "cache=4K") as m:
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            assert all(got == want for got in pool.map(served, [m] * 24))
 
 
 def test_levels():
