@@ -45,6 +45,7 @@ struct ckpt_build {
     size_t nitems;
     struct ckpt_rules *rules[CKPT_RULE_FILES_MAX]; /* the user's own first */
     size_t nrules;
+    const char **by; /* of each tensor: the rule that named it, or NULL; on the heap */
     size_t warnings_cap;
     bool kinds_at_risk;        /* burn's names may not say what the modules are: recorded_kinds.h */
     struct ckpt_arena scratch; /* of what ends with the items: them, and what is known of modules */
@@ -69,6 +70,8 @@ int ckpt_renumber_items(struct ckpt_build *b) CKPT_CHECKED;
 /* Rules, layout and cast: fills model->tensor. */
 int ckpt_adapt_items(struct ckpt_build *b) CKPT_CHECKED;
 int ckpt_filter_tensors(struct ckpt_build *b) CKPT_CHECKED;
+/* Of the tensors that are left. */
+void ckpt_count_ops(struct ckpt_model *m);
 /* Warns of dtypes that burn, or model.safetensors, cannot hold. */
 int ckpt_warn_dtypes(struct ckpt_build *b) CKPT_CHECKED;
 /* Two tensors that have one key are an error. */

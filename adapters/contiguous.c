@@ -279,7 +279,6 @@ static int renumber(struct ckpt_build *b, struct ckpt_regex *except) {
         b->item[item[i]].renumbered = !ckpt_text_eq(b->item[item[i]].key, key[i]);
         b->item[item[i]].key = key[i];
     }
-    b->model->nrenumbered = done.changed;
     return except && done.exempt == 0 ? warn_no_list(b, &done) : 0;
 }
 

@@ -62,8 +62,10 @@ int ckpt_filter_tensors(struct ckpt_build *b) {
     size_t kept = 0;
     const bool had_some = count_in_model(m) > 0;
     for (size_t i = 0; i < m->ntensors; i++)
-        if ((o->ninclude == 0 || in[i]) && !out[i])
+        if ((o->ninclude == 0 || in[i]) && !out[i]) {
+            b->by[kept] = b->by[i];
             m->tensor[kept++] = m->tensor[i];
+        }
     m->ntensors = kept;
     return had_some && count_in_model(m) == 0
                ? ckpt_build_warn(b, "%s leave%s no tensor of the model: model.safetensors is empty",
@@ -72,6 +74,37 @@ int ckpt_filter_tensors(struct ckpt_build *b) {
                                                     : "include= and exclude=",
                                  o->ninclude && o->nexclude ? "" : "s")
                : 0;
+}
+
+/* "'fc.weight'", and by which rule it got its name. */
+static void say_source(const struct ckpt_build *b, size_t i, struct ckpt_str *s) {
+    ckpt_str_printf(s, "'%.*s'", CKPT_TEXT_ARGS(b->model->tensor[i].source->key));
+    if (b->by[i])
+        ckpt_str_printf(s, " (by %s)", b->by[i]);
+}
+
+static int fail_twice(const struct ckpt_build *b, size_t i, size_t other) {
+    CKPT_AUTO(str) struct ckpt_str both = {0};
+    say_source(b, other, &both);
+    ckpt_str_puts(&both, " and ");
+    say_source(b, i, &both);
+    if (both.failed)
+        return ckpt_fail_memory(b->err, "comparing keys");
+    return ckpt_fail(b->err, -EINVAL,
+                     "two tensors get the key '%.*s': %s; rename one with map=, or leave one out "
+                     "with exclude=",
+                     CKPT_TEXT_ARGS(b->model->tensor[i].key), both.s);
+}
+
+static int fail_nameless(const struct ckpt_build *b, size_t i) {
+    CKPT_AUTO(str) struct ckpt_str source = {0};
+    say_source(b, i, &source);
+    return source.failed
+               ? ckpt_fail_memory(b->err, "comparing keys")
+               : ckpt_fail(b->err, -EINVAL,
+                           "%s gets an empty name: map= or a rule leaves nothing of it; exclude= "
+                           "leaves a tensor out",
+                           source.s);
 }
 
 int ckpt_check_keys(struct ckpt_build *b) {
@@ -85,11 +118,9 @@ int ckpt_check_keys(struct ckpt_build *b) {
         if (rc == -ENOMEM)
             return ckpt_fail_memory(b->err, "comparing keys");
         if (rc)
-            return ckpt_fail(b->err, -EINVAL,
-                             "two tensors get the key '%.*s': '%.*s' and '%.*s'; rename one with "
-                             "map=, or leave one out with exclude=",
-                             CKPT_TEXT_ARGS(t->key), CKPT_TEXT_ARGS(m->tensor[other].source->key),
-                             CKPT_TEXT_ARGS(t->source->key));
+            return fail_twice(b, i, other);
+        if (t->key.n == 0 && t->torch_key.n > 0)
+            return fail_nameless(b, i);
     }
     return 0;
 }

@@ -106,12 +106,14 @@ static int name_ops(struct ckpt_build *b, const struct ckpt_shaped *shaped,
     return 0;
 }
 
-static void count_ops(struct ckpt_model *m, const struct ckpt_adapted *t) {
-    for (const char *const *op = t->ops; *op; op++) {
-        m->nrenamed += strcmp(*op, "rename") == 0;
-        m->ntransposed += strcmp(*op, "transpose") == 0;
-        m->ncast += strncmp(*op, "cast:", 5) == 0;
-    }
+void ckpt_count_ops(struct ckpt_model *m) {
+    for (size_t i = 0; i < m->ntensors; i++)
+        for (const char *const *op = m->tensor[i].ops; *op; op++) {
+            m->nrenamed += strcmp(*op, "rename") == 0;
+            m->nrenumbered += strcmp(*op, "renumber") == 0;
+            m->ntransposed += strcmp(*op, "transpose") == 0;
+            m->ncast += strncmp(*op, "cast:", 5) == 0;
+        }
 }
 
 static int size_parts(struct ckpt_build *b, struct ckpt_adapted *t) {
@@ -187,8 +189,6 @@ static int adapt(struct ckpt_build *b, const struct ckpt_shaped *shaped, struct 
         rc = size_parts(b, t);
     if (rc == 0)
         rc = name_ops(b, shaped, t);
-    if (rc == 0)
-        count_ops(b->model, t);
     return rc;
 }
 
@@ -206,10 +206,13 @@ int ckpt_adapt_items(struct ckpt_build *b) {
     if (rc)
         return rc;
     m->tensor = ckpt_arena_array(&m->arena, shaped.n, sizeof *m->tensor);
-    if (!m->tensor)
+    b->by = calloc(shaped.n + 1, sizeof *b->by);
+    if (!m->tensor || !b->by)
         return ckpt_fail_memory(b->err, "adapting tensors");
-    for (; rc == 0 && m->ntensors < shaped.n; m->ntensors++)
+    for (; rc == 0 && m->ntensors < shaped.n; m->ntensors++) {
+        b->by[m->ntensors] = shaped.at[m->ntensors].by;
         rc = adapt(b, &shaped.at[m->ntensors], &m->tensor[m->ntensors]);
+    }
     return rc;
 }
 

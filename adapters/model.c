@@ -33,6 +33,7 @@ static void drop_items(struct ckpt_build *b) {
 static void build_fini(struct ckpt_build *b) {
     ckpt_close_rules(b);
     drop_items(b);
+    free(b->by);
 }
 #define ckpt_auto_build build_fini
 
@@ -74,6 +75,8 @@ static int finish(struct ckpt_build *b) {
     int rc = ckpt_filter_tensors(b);
     if (rc == 0)
         rc = ckpt_check_keys(b);
+    if (rc == 0)
+        ckpt_count_ops(b->model);
     if (rc == 0)
         rc = ckpt_lay_out_paths(b);
     if (rc == 0)

@@ -114,7 +114,8 @@ static inline void ckpt_auto_rules(struct ckpt_rules **r) {
 
 /* What rules made of a source: a tensor's worth of parts, not yet cast. */
 struct ckpt_shaped {
-    size_t item; /* the first source */
+    size_t item;    /* the first source */
+    const char *by; /* the rule that made it, as messages name it; NULL: none */
     struct ckpt_text key;
     uint32_t ndim;
     const int64_t *shape;

@@ -338,7 +338,7 @@ static int make_target(struct apply *a, struct ckpt_rule *rule,
                        struct ckpt_shaped *out) {
     struct ckpt_build *b = a->b;
     const struct ckpt_text key = b->item[item].key;
-    *out = (struct ckpt_shaped){.item = item, .key = key, .cast = target->cast};
+    *out = (struct ckpt_shaped){.item = item, .by = rule->where, .key = key, .cast = target->cast};
     int rc = target->name.s ? ckpt_rule_expand(a->b, rule, key, target->name, index, &out->key) : 0;
     if (rc)
         return rc;

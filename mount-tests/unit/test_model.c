@@ -268,6 +268,7 @@ static void test_filter(void **state) {
     assert_int_equal(m->ntensors, 2); /* by the adapted key */
     (void)find(m, "fc.weight");
     (void)find(m, "n.gamma");
+    assert_int_equal(m->nrenamed, 1); /* not n.beta, which is left out */
     ckpt_model_free(m);
     const char *const wrong[] = {"^n\\.gama$"};
     o = (struct ckpt_adapt_options){.exclude = wrong, .nexclude = 1};
