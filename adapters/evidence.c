@@ -46,6 +46,25 @@ const char *ckpt_rule_kind_by_name(struct ckpt_text name) {
     return ckpt_kind_by_name(name);
 }
 
+/* Whether the file's class says something else than the option, which wins. */
+static bool contradicts(const struct ckpt_facts *f, const char *kind) {
+    struct ckpt_decision d = {0};
+    if (strcmp(kind, "other") == 0 || !ckpt_evidence_class(f, &d))
+        return false;
+    if (ckpt_is_layer(d.kind))
+        ckpt_decide_norm_order(f, &d);
+    return strncmp(kind, d.kind, strlen(d.kind)) != 0;
+}
+
+static int warn_contradicted(struct ckpt_build *b, const struct ckpt_mapping *map,
+                             const struct ckpt_facts *f, size_t n) {
+    return ckpt_build_warn(b,
+                           "%s'%.*s' says %.*s, but the class of '%.*s' is %.*s; modules whose "
+                           "class says something else: %zu",
+                           map->where, CKPT_TEXT_ARGS(map->pattern), CKPT_TEXT_ARGS(map->value),
+                           CKPT_TEXT_ARGS(f->path), CKPT_TEXT_ARGS(f->record->cls), n);
+}
+
 /* -o kind=: the last one that matches a module wins. */
 static int decide_by_option(struct ckpt_build *b, struct ckpt_modules *m,
                             const struct ckpt_mapping *map) {
@@ -62,15 +81,20 @@ static int decide_by_option(struct ckpt_build *b, struct ckpt_modules *m,
     }
     CKPT_AUTO(regex) struct ckpt_regex *re = NULL;
     int rc = ckpt_regex_new(map->pattern, false, map->where, &re, b->err);
-    size_t hits = 0;
+    size_t hits = 0, wrong = 0;
+    const struct ckpt_facts *first = NULL;
     for (size_t i = 0; rc >= 0 && i < m->n; i++) {
         rc = ckpt_regex_match(re, m->facts[i].path, b->err);
         if (rc <= 0 || !ckpt_facts_allow(&m->facts[i], kind))
             continue;
         hits++;
+        if (contradicts(&m->facts[i], kind) && wrong++ == 0)
+            first = &m->facts[i];
         m->decision[i].kind = m->decision[i].rule_kind = kind;
         m->decision[i].decided_by = "option";
     }
+    if (rc >= 0 && first)
+        return warn_contradicted(b, map, first, wrong);
     if (rc < 0 || hits)
         return rc < 0 ? rc : 0;
     struct ckpt_text *paths = ckpt_arena_array(a, m->n, sizeof *paths);

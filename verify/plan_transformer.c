@@ -52,12 +52,14 @@ const struct ckpt_forward ckpt_forward_encoder_layer = {ckpt_torch_encoder_layer
                           ckpt_forward_decoder_layer = {ckpt_torch_decoder_layer,
                                                         ckpt_burn_decoder_layer, layer_names};
 
-/* Where the norms stand: the attribute's word, or the kind's. */
+/* Where the norms stand: the kind's word. The attribute of a class that nobody knows named no norm
+ * of burn's; only between PyTorch's names it is enough. */
 static void add_norm_first(const struct ckpt_layer *l, struct ckpt_plan *p) {
     const struct ckpt_value *const v = ckpt_plan_attribute(l, "norm_first");
     const struct ckpt_text kind = ckpt_text_of(l->kind);
     const bool said = ckpt_text_ends(kind, ":pre") || ckpt_text_ends(kind, ":post");
-    if (!said && !(v && v->kind == CKPT_VALUE_BOOL))
+    const bool enough = p->layers->model->layout != CKPT_LAYOUT_BURN && v;
+    if (!said && !(enough && v->kind == CKPT_VALUE_BOOL))
         ckpt_plan_refuse(p, CKPT_STATUS_SKIP,
                          "norm_first is unknown, so its norms have no names of burn's; -o kind= "
                          "can say %s:pre or %s:post",

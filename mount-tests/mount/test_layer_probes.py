@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 
 MOUNT_CKPT = os.environ["MOUNT_CKPT"]
 FIXTURES = pathlib.Path(os.environ["FIXTURES"])
@@ -99,6 +100,20 @@ def check_variants():
     for name, word in (("lstm_proj", "proj_size"), ("encoder_layer_softmax", "activation")):
         assert layers[name]["status"] == "SKIP" and word in layers[name]["reason"], layers[name]
     print("ok what burn lacks", flush=True)
+
+
+def check_unknown_class():
+    """A layer of a class that nobody knows, though with a norm_first: its norms have no names of burn's."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = pathlib.Path(folder, "own.pt")
+        with zipfile.ZipFile(FOLDER / "encoder_pre_relu_full.pt") as old, zipfile.ZipFile(source, "w") as new:
+            for entry in old.infolist():
+                new.writestr(entry.filename, old.read(entry).replace(b"TransformerEncoderLayer", b"TransformerEncoderMayer"))
+        for layout, want in (("burn", "SKIP"), ("torch", "PASS")):
+            code, report = verify(source, f"layout={layout}")
+            layers = {layer["path"]: layer for layer in report["layers"]}
+            assert code == 0 and layers["layers.0"]["status"] == want, (layout, layers["layers.0"])
+    print("ok an unknown class", flush=True)
 
 
 def names_of(rule):
@@ -230,6 +245,7 @@ def check_chain():
 def main():
     check_layers()
     check_variants()
+    check_unknown_class()
     files = [p for p in sorted(FOLDER.glob("*_full.pt")) if not re.search("post_gelu|pre_relu", p.name)] + [FIXTURES / "verify" / "probe_layers_full.pt"]
     sources = {p: (kinds_in(p), shown(p)) for p in files}
     silent = check_breakages("burn-nn.json", ["modules=store"], sources, False)
