@@ -50,6 +50,10 @@ static struct ckpt_text holder_path(struct ckpt_text path) {
 
 /* The index of the module at the path, made if it is new. */
 static int add_module(struct gather *g, struct ckpt_text path, size_t *at) {
+    if (g->n > CKPT_LIMIT_FOLDERS) /* each is a folder, and one is the root */
+        return ckpt_fail(g->b->err, -E2BIG,
+                         "the tensors' keys make more than %u folders (limit of folders)",
+                         CKPT_LIMIT_FOLDERS);
     if (g->n == g->cap) {
         const size_t cap = g->cap ? 2 * g->cap : 64;
         struct ckpt_facts *bigger = realloc(g->facts, cap * sizeof *bigger);

@@ -1,6 +1,7 @@
 #include "formats/checkpoint.h"
 
 #include <errno.h>
+#include <inttypes.h>
 
 /* Keys are written into every tree and every JSON file that is made of them, and each dot is a
  * folder: what they may weigh is bounded, one by one and together. */
@@ -42,9 +43,23 @@ static int weigh_notes(struct weight *all, const struct ckpt_note *note, size_t 
     return rc;
 }
 
+/* So that the limit of memory is one of what a file may hold, not of what the machine has. */
+static int check_memory(const struct ckpt_checkpoint *c, struct ckpt_err *err) {
+    const uint64_t values = (uint64_t)c->nvalues + c->nunsupported + c->nopaque;
+    const uint64_t need = c->arena.used + (uint64_t)c->ntensors * CKPT_MEMORY_PER_TENSOR +
+                          values * CKPT_MEMORY_PER_VALUE;
+    if (need <= CKPT_LIMIT_MEMORY)
+        return 0;
+    return ckpt_fail(err, -E2BIG,
+                     "%zu tensors and %" PRIu64
+                     " values, and what the file says of them, would take "
+                     "%" PRIu64 " MiB of memory, the limit is %u (limit of memory)",
+                     c->ntensors, values, need >> 20, CKPT_LIMIT_MEMORY >> 20);
+}
+
 int ckpt_checkpoint_check_keys(const struct ckpt_checkpoint *c, struct ckpt_err *err) {
     struct weight all = {0};
-    int rc = 0;
+    int rc = check_memory(c, err);
     for (size_t i = 0; rc == 0 && i < c->ntensors; i++)
         rc = weigh_path(&all, c->tensors[i].path, err);
     for (size_t i = 0; rc == 0 && i < c->nvalues; i++)

@@ -11,22 +11,22 @@
 #define CKPT_LIMIT_BURNPACK_PAIRS 100000u /* of its metadata; and of its scalars */
 
 #define CKPT_LIMIT_JSON_DEPTH 64u               /* of a safetensors header or shard index */
-#define CKPT_LIMIT_TENSORS 250000u              /* in one checkpoint */
+#define CKPT_LIMIT_TENSORS 170000u              /* in one checkpoint */
 #define CKPT_LIMIT_DIMENSIONS 2500000u          /* of all tensors of one header together */
 #define CKPT_LIMIT_TIES 1000000u                /* names in all lists of ties together */
 #define CKPT_LIMIT_KEY_BYTES 65536u             /* a tensor's or value's path, segments and dots */
 #define CKPT_LIMIT_KEYS_BYTES (32u << 20)       /* all of them together */
 #define CKPT_LIMIT_KEYS_LEVELS 2500000u         /* folders and files that they name, all together */
-#define CKPT_LIMIT_FOLDERS 500000u              /* that keys' dots make in the tree */
+#define CKPT_LIMIT_FOLDERS 250000u              /* that keys' dots make in the tree */
 #define CKPT_LIMIT_TIES_LISTED 16u              /* names in one tensor's list of ties */
 #define CKPT_LIMIT_MODULES 100000u              /* of whole-module pickles */
 #define CKPT_LIMIT_SHARDS 4000u                 /* files of one sharded directory */
 #define CKPT_LIMIT_PICKLE_BYTES (100u << 20)    /* data.pkl, inflated */
 #define CKPT_LIMIT_PICKLE_DEPTH 1000u           /* nesting of pickled values */
 #define CKPT_LIMIT_PICKLE_OBJECTS 1500000u      /* values made by one pickle */
-#define CKPT_LIMIT_PICKLE_ARENA (144u << 20)    /* bytes of memory for them */
+#define CKPT_LIMIT_PICKLE_ARENA (112u << 20)    /* bytes of memory for them */
 #define CKPT_LIMIT_PICKLE_NAME_BYTES 1000u      /* MODULE.NAME of a global */
-#define CKPT_LIMIT_WALK_ARENA (128u << 20)      /* bytes of memory for paths and notes */
+#define CKPT_LIMIT_WALK_ARENA (64u << 20)       /* bytes of memory for paths and notes */
 #define CKPT_LIMIT_WALK_NODES 1000000u          /* values visited when flattening */
 #define CKPT_LIMIT_VALUE_JSON_BYTES (32u << 20) /* one value shown as JSON */
 #define CKPT_LIMIT_TENSOR_BYTES ((uint64_t)1 << 46) /* one tensor served (64 TiB, lazily) */
@@ -37,6 +37,12 @@
 #define CKPT_LIMIT_GRAPH_ITEMS 250000u /* of one list; also inputs, outputs of a graph */
 #define CKPT_LIMIT_GRAPH_ARGS 256u     /* arguments, or outputs, of one node */
 #define CKPT_LIMIT_ZIP_ENTRIES 300000u
+#define CKPT_LIMIT_ZIP_DIRECTORY (40u << 20) /* bytes of the central directory */
+/* What is known of a checkpoint, and what its tensors and values will take when they are adapted
+ * and laid out. */
+#define CKPT_LIMIT_MEMORY (220u << 20)
+#define CKPT_MEMORY_PER_TENSOR 1100u
+#define CKPT_MEMORY_PER_VALUE 250u
 #define CKPT_LIMIT_INFLATED_BYTES ((uint64_t)1 << 36) /* one deflated entry */
 
 /* Key-value stores and what is in them */

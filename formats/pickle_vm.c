@@ -589,6 +589,8 @@ int ckpt_pickle_run(const uint8_t *bytes, size_t n, const struct ckpt_pickle_hoo
     int rc = make_constants(&vm);
     while (rc == 0 && !vm.stopped)
         rc = step(&vm);
+    if (rc < 0 && arena->exceeded) /* whoever asked for the memory: a hook, too */
+        rc = pickle_fail_memory(&vm);
     arena->limit = outer_limit;
     *consumed = vm.in.pos;
     *value = vm.result;

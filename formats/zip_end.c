@@ -22,7 +22,11 @@
 #define LOCATOR_SIGNATURE 0x07064b50u
 #define LOCATOR_BYTES 20
 #define COMMENT_MAX 65535
-#define ZIP64_COUNT_AT 32 /* in the zip64 end record */
+#define ZIP64_COUNT_AT 32 /* in the zip64 end record; the directory's size follows */
+
+struct claims {
+    uint64_t entries, directory_bytes;
+};
 
 /* Offsets count from where the archive begins. */
 struct bytes {
@@ -45,25 +49,30 @@ static bool is_end_record(const struct bytes *z, uint64_t at) {
 
 /* What the zip64 end record says, if a locator stands before the end record; else what that says.
  */
-static uint64_t claimed_entries(const struct bytes *z, uint64_t at) {
+static struct claims read_claims(const struct bytes *z, uint64_t at) {
     struct ckpt_buf b = buf_at(z, at);
+    struct claims claims;
     ckpt_buf_take(&b, 10);
-    const uint64_t count = ckpt_buf_u16(&b);
+    claims.entries = ckpt_buf_u16(&b);
+    claims.directory_bytes = ckpt_buf_u32(&b);
     if (at < LOCATOR_BYTES)
-        return count;
+        return claims;
     b = buf_at(z, at - LOCATOR_BYTES);
     if (ckpt_buf_u32(&b) != LOCATOR_SIGNATURE)
-        return count;
+        return claims;
     ckpt_buf_u32(&b); /* disk */
     const uint64_t record = ckpt_buf_u64(&b);
-    if (record > z->n || z->n - record < ZIP64_COUNT_AT + 8)
-        return count; /* libzip refuses it */
+    if (record > z->n || z->n - record < ZIP64_COUNT_AT + 16)
+        return claims; /* libzip refuses it */
     b = buf_at(z, record + ZIP64_COUNT_AT);
-    return ckpt_buf_u64(&b);
+    claims.entries = ckpt_buf_u64(&b);
+    claims.directory_bytes = ckpt_buf_u64(&b);
+    return claims;
 }
 
 /* Under the guard: no allocation here. */
-static void look(const struct bytes *z, volatile unsigned *records, volatile uint64_t *count) {
+static void look(const struct bytes *z, volatile unsigned *records,
+                 volatile struct claims *claims) {
     if (z->n < END_BYTES)
         return;
     const uint64_t last = z->n - END_BYTES;
@@ -72,16 +81,18 @@ static void look(const struct bytes *z, volatile unsigned *records, volatile uin
         if (!is_end_record(z, at))
             continue;
         *records += 1;
-        *count = claimed_entries(z, at);
+        const struct claims found = read_claims(z, at);
+        claims->entries = found.entries;
+        claims->directory_bytes = found.directory_bytes;
     }
 }
 
 int ckpt_zip_check_end(const struct ckpt_zip *zip, struct ckpt_err *err) {
     const struct bytes bytes = {zip->file->data + zip->begin, zip->end - zip->begin};
     volatile unsigned records = 0;
-    volatile uint64_t count = 0;
+    volatile struct claims claims = {0};
     int rc;
-    CKPT_GUARDED(rc, look(&bytes, &records, &count));
+    CKPT_GUARDED(rc, look(&bytes, &records, &claims));
     if (rc)
         return ckpt_fail(err, rc, "the file shrank while it was read");
     if (records > 1)
@@ -89,9 +100,15 @@ int ckpt_zip_check_end(const struct ckpt_zip *zip, struct ckpt_err *err) {
                          "damaged ZIP archive: %u end records, of which one hides in the comment "
                          "of another: which one counts is ambiguous",
                          records);
-    if (count > CKPT_LIMIT_ZIP_ENTRIES)
+    if (claims.entries > CKPT_LIMIT_ZIP_ENTRIES)
         return ckpt_fail(err, -E2BIG,
                          "the ZIP archive has more than %u entries (limit of ZIP entries)",
                          CKPT_LIMIT_ZIP_ENTRIES);
+    if (claims.directory_bytes > CKPT_LIMIT_ZIP_DIRECTORY && claims.directory_bytes <= bytes.n)
+        return ckpt_fail(
+            err, -E2BIG,
+            "the ZIP archive's directory has %llu bytes, the limit is %u (limit of the "
+            "ZIP directory)",
+            (unsigned long long)claims.directory_bytes, CKPT_LIMIT_ZIP_DIRECTORY);
     return 0;
 }

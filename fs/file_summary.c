@@ -40,8 +40,11 @@ static void put_head(struct ckpt_str *out, const struct ckpt_session *s) {
         bytes += m->tensor[i].nbytes;
     }
     ckpt_show_text(out, ckpt_text_of(s->checkpoint->name));
-    ckpt_str_printf(out, ": %s, %zu tensors, %zu values\n\n", s->checkpoint->format, m->ntensors,
-                    s->checkpoint->nvalues);
+    ckpt_str_printf(out, ": %s, ", s->checkpoint->format);
+    ckpt_show_count(out, m->ntensors, "tensor");
+    ckpt_str_puts(out, ", ");
+    ckpt_show_count(out, s->checkpoint->nvalues, "value");
+    ckpt_str_puts(out, "\n\n");
     ckpt_str_printf(out, "layout             %s\ndialect            %s\n",
                     ckpt_layout_name(m->layout), m->dialect);
     ckpt_str_puts(out, "the model is       ");
@@ -49,7 +52,9 @@ static void put_head(struct ckpt_str *out, const struct ckpt_session *s) {
         ckpt_show_text(out, m->root);
     else
         ckpt_str_puts(out, "the whole");
-    ckpt_str_printf(out, "\nmodel.safetensors  %zu tensors, ", inside);
+    ckpt_str_puts(out, "\nmodel.safetensors  ");
+    ckpt_show_count(out, inside, "tensor");
+    ckpt_str_puts(out, ", ");
     ckpt_show_size(out, bytes);
     ckpt_str_printf(out, "\nrenamed            %zu\nrenumbered         %zu\n", m->nrenamed,
                     m->nrenumbered);
@@ -162,8 +167,9 @@ static bool is_square(const struct ckpt_adapted *t) {
 static void write_square(struct ckpt_str *out, const struct ckpt_adapted *t) {
     ckpt_str_puts(out, " ");
     ckpt_show_shape(out, t->shape, t->ndim);
-    ckpt_str_printf(out, " is %s by its %s", t->module.kind ? t->module.kind : "unknown",
-                    t->module.decided_by ? t->module.decided_by : "name");
+    const char *by = t->module.decided_by ? t->module.decided_by : "name";
+    ckpt_str_printf(out, " is %s by %s%s", t->module.kind ? t->module.kind : "unknown",
+                    strcmp(by, "default") == 0 ? "" : "its ", by);
 }
 
 static bool is_tied(const struct ckpt_adapted *t) {

@@ -42,6 +42,10 @@ void ckpt_show_shape(struct ckpt_str *out, const int64_t *shape, uint32_t ndim) 
     ckpt_str_puts(out, "]");
 }
 
+void ckpt_show_count(struct ckpt_str *out, size_t n, const char *what) {
+    ckpt_str_printf(out, "%zu %s%s", n, what, n == 1 ? "" : "s");
+}
+
 void ckpt_show_size(struct ckpt_str *out, uint64_t n) {
     static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
     if (n < 1024) {

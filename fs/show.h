@@ -21,4 +21,7 @@ unsigned ckpt_show_width(struct ckpt_text t);
  * since names differ at their ends. */
 void ckpt_show_cell(struct ckpt_str *out, struct ckpt_text t, unsigned width, bool right);
 
+/* "1 tensor", "2 tensors". */
+void ckpt_show_count(struct ckpt_str *out, size_t n, const char *what);
+
 #endif

@@ -193,6 +193,27 @@ static struct ckpt_str make_archive(struct ckpt_text pickle, size_t entries) {
     return out;
 }
 
+/* Entries with long names: a directory that is just below its limit, and one that is not. */
+static void test_zip_directory(void **state) {
+    static char name[60001];
+    const size_t entry = 60000 + 46;
+    (void)state;
+    for (size_t more = 0; more < 2; more++) {
+        CKPT_AUTO(str) struct ckpt_str out = {0};
+        CKPT_AUTO(str) struct ckpt_str directory = {0};
+        size_t entries = 1;
+        put_central(&directory, "a/data.pkl", 2, 0);
+        put_local(&out, "a/data.pkl", CKPT_TEXT("}."));
+        for (; directory.n + entry <= CKPT_LIMIT_ZIP_DIRECTORY + more * entry; entries++) {
+            snprintf(name, sizeof name, "a/%059998zu", entries);
+            put_central(&directory, name, 0, out.n);
+            put_local(&out, name, CKPT_TEXT(""));
+        }
+        put_end(&out, &directory, entries);
+        check_file(&out, more ? "limit of the ZIP directory" : NULL);
+    }
+}
+
 static void check_archive(struct ckpt_text pickle, size_t entries, const char *expected) {
     CKPT_AUTO(str) struct ckpt_str bytes = make_archive(pickle, entries);
     check_file(&bytes, expected);
@@ -343,26 +364,63 @@ static void check_paths(size_t tensors, const char *expected) {
     check_pickle(s, expected);
 }
 
+/* A header of n tensors of 50 dimensions each. */
+static void check_dimensions(size_t n, const char *expected) {
+    CKPT_AUTO(str) struct ckpt_str header = {0};
+    struct ckpt_arena a = {0};
+    struct ckpt_st_table t;
+    struct ckpt_err err = {0};
+    for (size_t i = 0; i < n; i++) {
+        ckpt_str_printf(&header, "%s\"%zu\":{\"dtype\":\"U8\",\"shape\":[1", i ? "," : "{", i);
+        repeat(&header, ",1", 49);
+        ckpt_str_printf(&header, "],\"data_offsets\":[%zu,%zu]}", i, i + 1);
+    }
+    ckpt_str_puts(&header, "}");
+    check(ckpt_st_parse(&t, &a, header.s, header.n, n, false, &err), &err, expected);
+    ckpt_st_table_fini(&t);
+    ckpt_arena_fini(&a);
+}
+
+static void test_dimensions(void **state) {
+    (void)state;
+    check_dimensions(CKPT_LIMIT_DIMENSIONS / 50, NULL);
+    check_dimensions(CKPT_LIMIT_DIMENSIONS / 50 + 1, "limit of dimensions");
+}
+
+/* As much as there may be, and one byte more. */
+static void test_checkpoint_memory(void **state) {
+    (void)state;
+    for (size_t more = 0; more < 2; more++) {
+        struct ckpt_checkpoint c = {.ntensors = 1000};
+        struct ckpt_err err = {0};
+        c.tensors = calloc(c.ntensors, sizeof *c.tensors);
+        assert_non_null(c.tensors);
+        c.arena.used = CKPT_LIMIT_MEMORY - 1000 * CKPT_MEMORY_PER_TENSOR + more;
+        check(ckpt_checkpoint_check_keys(&c, &err), &err, more ? "limit of memory" : NULL);
+        free(c.tensors);
+    }
+}
+
 static void test_path_memory(void **state) {
     (void)state;
     check_paths(CKPT_LIMIT_KEYS_BYTES / 60100, NULL);
     check_paths(CKPT_LIMIT_WALK_ARENA / 60000, "limit of path memory");
 }
 
-/* References to lists in lists around one tensor: `four` of 4 values each, `three` of 3. */
-static void check_walk(size_t four, size_t three, const char *expected) {
+/* References to lists in lists around one tensor: `eight` of 8 values each, `seven` of 7. */
+static void check_walk(size_t eight, size_t seven, const char *expected) {
     struct ckpt_str s = {0};
-    ckpt_str_puts(&s, "]]" TENSOR "aap1\n]g1\nap3\n00](");
-    repeat(&s, "g3\n", four);
-    repeat(&s, "g1\n", three);
+    ckpt_str_puts(&s, "]]]]]]" TENSOR "aaaaaap1\n]g1\nap3\n00](");
+    repeat(&s, "g3\n", eight);
+    repeat(&s, "g1\n", seven);
     ckpt_str_puts(&s, "e.");
     check_pickle(s, expected);
 }
 
 static void test_walk(void **state) {
     (void)state;
-    check_walk(CKPT_LIMIT_WALK_NODES / 4 - 1, 1, NULL); /* the outermost list is one more */
-    check_walk(CKPT_LIMIT_WALK_NODES / 4, 0, "limit of visited values");
+    check_walk(CKPT_LIMIT_WALK_NODES / 8 - 1, 1, NULL); /* the outermost list is one more */
+    check_walk(CKPT_LIMIT_WALK_NODES / 8, 0, "limit of visited values");
 }
 
 /* Children of one module. */
@@ -470,15 +528,17 @@ static int install_guard(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_header_bytes),   cmocka_unit_test(test_tensors),
-        cmocka_unit_test(test_keys),           cmocka_unit_test(test_index),
-        cmocka_unit_test(test_zip_entries),    cmocka_unit_test(test_two_ends),
-        cmocka_unit_test(test_inflated_bytes), cmocka_unit_test(test_code_bytes),
-        cmocka_unit_test(test_pickle_bytes),   cmocka_unit_test(test_pickle_name),
-        cmocka_unit_test(test_memory),         cmocka_unit_test(test_path_memory),
-        cmocka_unit_test(test_walk),           cmocka_unit_test(test_modules),
-        cmocka_unit_test(test_tensor_bytes),   cmocka_unit_test(test_folders),
-        cmocka_unit_test(test_ties),           cmocka_unit_test(test_nan_keys),
+        cmocka_unit_test(test_header_bytes), cmocka_unit_test(test_tensors),
+        cmocka_unit_test(test_keys),         cmocka_unit_test(test_index),
+        cmocka_unit_test(test_zip_entries),  cmocka_unit_test(test_zip_directory),
+        cmocka_unit_test(test_two_ends),     cmocka_unit_test(test_inflated_bytes),
+        cmocka_unit_test(test_code_bytes),   cmocka_unit_test(test_pickle_bytes),
+        cmocka_unit_test(test_pickle_name),  cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_dimensions),   cmocka_unit_test(test_checkpoint_memory),
+        cmocka_unit_test(test_path_memory),  cmocka_unit_test(test_walk),
+        cmocka_unit_test(test_modules),      cmocka_unit_test(test_tensor_bytes),
+        cmocka_unit_test(test_folders),      cmocka_unit_test(test_ties),
+        cmocka_unit_test(test_nan_keys),
     };
     return cmocka_run_group_tests(tests, install_guard, NULL);
 }
