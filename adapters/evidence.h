@@ -73,6 +73,7 @@ struct ckpt_use {
 
 struct ckpt_facts {
     struct ckpt_text path; /* the module's, in PyTorch's names: what stands before the leaf */
+    /* dtype and shape; of what a dialect made nothing else */
     const struct ckpt_tensor *leaf[CKPT_LEAF_COUNT];
     const struct ckpt_module *record; /* of the module that registered the tensors; may be NULL */
     struct ckpt_use use;              /* in the graph, if there is one */

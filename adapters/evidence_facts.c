@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapters/build.h"
-#include "adapters/evidence.h"
+#include "adapters/rule.h"
 
 static const char *const leaf_names[CKPT_LEAF_COUNT] = {
     [CKPT_LEAF_WEIGHT] = "weight",
@@ -91,27 +90,42 @@ static int add_holders(struct gather *g, size_t at) {
     return 0;
 }
 
-static void note_leaf(struct ckpt_facts *f, const struct ckpt_item *item) {
+/* The item as a tensor: what the dialect made of one has another shape. NULL: out of memory. */
+static const struct ckpt_tensor *as_tensor(struct ckpt_arena *a, const struct ckpt_item *item) {
+    if (!item->made)
+        return item->tensor;
+    struct ckpt_tensor *const t = ckpt_arena_alloc(a, sizeof *t);
+    if (t)
+        *t = (struct ckpt_tensor){.dtype = item->tensor->dtype,
+                                  .ndim = item->made->ndim,
+                                  .shape = item->made->shape,
+                                  .module = -1};
+    return t;
+}
+
+static int note_leaf(struct gather *g, struct ckpt_facts *f, const struct ckpt_item *item) {
     const struct ckpt_text key = item->torch_key;
     const size_t skip = f->path.n ? f->path.n + 1 : (key.n > 0 && key.s[0] == '.');
     const struct ckpt_text name = {key.s + skip, key.n - skip};
     f->owns = true;
     for (size_t l = 0; l < CKPT_LEAF_COUNT; l++)
         if (ckpt_text_is(name, leaf_names[l]))
-            f->leaf[l] = item->tensor;
+            if (!(f->leaf[l] = as_tensor(&g->b->scratch, item)))
+                return ckpt_fail_memory(g->b->err, "looking at the modules");
+    return 0;
 }
 
 static int add_item(struct gather *g, const struct ckpt_item *item, size_t *at) {
     const struct ckpt_checkpoint *c = g->b->checkpoint;
     const int32_t module = item->tensor->module;
-    const int rc = add_module(g, holder_path(item->torch_key), at);
+    int rc = add_module(g, holder_path(item->torch_key), at);
     if (rc)
         return rc;
     struct ckpt_facts *f = &g->facts[*at];
     if (module >= 0 && (size_t)module < c->nmodules && !f->record)
         f->record = &c->modules[module];
-    note_leaf(f, item);
-    return add_holders(g, *at);
+    rc = note_leaf(g, f, item);
+    return rc ? rc : add_holders(g, *at);
 }
 
 /* Hands over what was gathered. */

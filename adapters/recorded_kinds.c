@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapters/build.h"
+#include "adapters/rule.h"
 #include "base/json.h"
 
 /* One round finds modules of several, the next what their parts are by themselves. */
@@ -37,7 +37,7 @@ static bool has_burns_name(struct ckpt_text key) {
 
 /* A matrix that neither its bias nor its name will say the kind of: it is known from elsewhere. */
 static bool is_known_otherwise(const struct ckpt_item *item, const struct ckpt_decision *d) {
-    if (item->tensor->ndim != 2 || is(d->kind, "mha"))
+    if (ckpt_item_rank(item) != 2 || is(d->kind, "mha"))
         return false;
     if (is(d->kind, "linear") && d->facts->leaf[CKPT_LEAF_BIAS])
         return false; /* as long as a row, in burn */
