@@ -30,6 +30,7 @@ struct ckpt_item {
     const struct ckpt_shaped *made; /* what the dialect's rules made; NULL: it is the tensor */
     bool in_model, renamed, renumbered;
     bool mapped; /* renamed by map= */
+    bool alias;  /* a second name for what another item is */
 };
 
 struct ckpt_rules;

@@ -15,11 +15,15 @@
  */
 #include "adapters/gather.h"
 
+#define CKPT_COMPUTED_SOURCES 3
+
 struct ckpt_computed_blob {
     struct ckpt_blob blob; /* first */
     enum ckpt_dtype dtype; /* of its elements */
     uint64_t phase;        /* the first element's byte; there is none before it */
+    bool in_place;         /* as long and with the strides of what it is made of; else C order */
     const char *op;        /* in index.json */
+    const struct ckpt_tensor *source[CKPT_COMPUTED_SOURCES]; /* what it is made of, then NULL */
     /* Units [first, first + n) of a walk over this blob, converted by `map`, to out. -EINTR if
      * stopped. */
     int (*compute)(struct ckpt_computed_blob *c, const struct ckpt_walk *w,

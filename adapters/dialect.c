@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "adapters/explain.h"
 #include "adapters/rule.h"
 
 /* Operations so far lead to PyTorch's layout; what comes after, to the one wanted. */
@@ -46,6 +47,7 @@ static int take(struct ckpt_build *b, const struct ckpt_shaped *shaped, struct c
     mark_torch(made);
     *item = *from;
     item->made = made;
+    item->alias = made->alias;
     item->renamed = !ckpt_text_eq(made->key, from->torch_key);
     item->torch_key = item->key = made->key;
     item->decision.within = NULL;
@@ -76,6 +78,8 @@ int ckpt_apply_dialect(struct ckpt_build *b) {
     int rc = ckpt_open_dialect(b);
     if (rc == 0 && b->dialect->decide)
         rc = b->dialect->decide(b);
+    if (rc == 0 && b->options->explain)
+        rc = ckpt_explain_computing(b);
     if (rc == 0)
         rc = ckpt_merge_items(b);
     if (rc == 0)

@@ -82,7 +82,8 @@ static int compare_all(struct ckpt_build *b, struct ckpt_expect *e,
     const struct ckpt_model *m = b->model;
     CKPT_AUTO(strmap) struct ckpt_strmap by_key = {0};
     for (size_t i = 0; i < m->ntensors; i++)
-        if (m->tensor[i].in_model && ckpt_strmap_add(&by_key, m->tensor[i].key, i, NULL))
+        if (ckpt_adapted_is_stored(&m->tensor[i]) &&
+            ckpt_strmap_add(&by_key, m->tensor[i].key, i, NULL))
             return fail_memory(b);
     for (size_t i = 0; i < n; i++) {
         const struct ckpt_parameter *p = &parameter[i];
@@ -103,12 +104,12 @@ static int list_unused(struct ckpt_build *b, struct ckpt_expect *e, const bool *
     const struct ckpt_model *m = b->model;
     size_t n = 0;
     for (size_t i = 0; i < m->ntensors; i++)
-        n += m->tensor[i].in_model && !is_used[i];
+        n += ckpt_adapted_is_stored(&m->tensor[i]) && !is_used[i];
     e->unused = ckpt_arena_array(&b->model->arena, n, sizeof *e->unused);
     if (!e->unused)
         return fail_memory(b);
     for (size_t i = 0; i < m->ntensors; i++) {
-        if (!m->tensor[i].in_model || is_used[i])
+        if (!ckpt_adapted_is_stored(&m->tensor[i]) || is_used[i])
             continue;
         e->unused[e->nunused++] = i;
         e->nusual += ckpt_expect_is_usual(m->tensor[i].key);

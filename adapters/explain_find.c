@@ -5,7 +5,7 @@
 
 #include "adapters/build.h"
 #include "adapters/explain.h"
-#include "adapters/weight_norm.h"
+#include "adapters/computed_blob.h"
 
 /* Comparing names is quadratic in their length: enough of them to find a typing error. */
 #define CANDIDATES_MAX 50000
@@ -30,11 +30,11 @@ static void each_source(const struct ckpt_adapted *t,
     f(t->source, arg);
     for (uint32_t i = 0; i < t->nparts; i++) {
         const struct ckpt_tensor *s = t->part[i].source;
-        const struct ckpt_weight_norm *n = s ? ckpt_weight_norm_of(s->blob) : NULL;
+        const struct ckpt_computed_blob *c = s ? ckpt_computed_blob_of(s->blob) : NULL;
         if (s)
             f(s, arg);
-        if (n)
-            f(n->g, arg);
+        for (uint32_t k = 0; c && k < CKPT_COMPUTED_SOURCES && c->source[k]; k++)
+            f(c->source[k], arg);
     }
 }
 

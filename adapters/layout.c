@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "adapters/computed_blob.h"
+#include "adapters/dialect.h"
 #include "adapters/rule.h"
 
 void ckpt_close_rules(struct ckpt_build *b) {
@@ -58,14 +59,24 @@ static const char *cast_name(enum ckpt_dtype to) {
     }
 }
 
-/* swap, conj and neg are the source's; the cast is the option's, else the rule's. */
+/* The option's, else the rule's, else that of the dialect's own converter. */
+static enum ckpt_dtype wanted_cast(const struct ckpt_build *b, const struct ckpt_shaped *shaped) {
+    const struct ckpt_adapt_options *const o = b->options;
+    if (o->cast != CKPT_DT_NONE || o->cast_keep)
+        return o->cast;
+    if (shaped->cast != CKPT_DT_NONE)
+        return shaped->cast;
+    return o->layout == CKPT_LAYOUT_TORCH && b->dialect ? b->dialect->cast : CKPT_DT_NONE;
+}
+
+/* swap, conj and neg are the source's. */
 static struct ckpt_element_map element_map(const struct ckpt_build *b,
                                            const struct ckpt_shaped *shaped) {
     const struct ckpt_item *item = &b->item[shaped->item];
     const struct ckpt_tensor *t = item->tensor;
     struct ckpt_element_map map = {
         .from = t->dtype, .to = t->dtype, .swap = t->swap, .conj = t->conj, .neg = t->neg};
-    const enum ckpt_dtype cast = b->options->cast != CKPT_DT_NONE ? b->options->cast : shaped->cast;
+    const enum ckpt_dtype cast = wanted_cast(b, shaped);
     if (cast != CKPT_DT_NONE && item->in_model && b->options->layout != CKPT_LAYOUT_SOURCE &&
         ckpt_dtype_info(t->dtype)->cls == CKPT_CLASS_FLOAT)
         map.to = cast;
@@ -179,6 +190,7 @@ static int adapt(struct ckpt_build *b, const struct ckpt_shaped *shaped, struct 
         .map = element_map(b, shaped),
         .in_model = item->in_model,
         .mapped = item->mapped,
+        .alias = shaped->alias,
         .torch_key = item->torch_key,
     };
     t->dtype = t->map.to;

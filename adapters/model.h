@@ -37,7 +37,9 @@ struct ckpt_adapt_options {
     size_t nkind;
     enum ckpt_tristate contiguous;
     const char *contiguous_except; /* regex or NULL */
-    enum ckpt_dtype cast;          /* NONE: keep */
+    enum ckpt_dtype cast;          /* NONE: what a rule or the dialect asks for */
+    bool cast_keep;                /* not even that */
+    bool lora_refuse;              /* LoRA's factors are an error; else merged into weights */
     bool modules_store;            /* modules=store */
     const char *const *include;    /* regexes */
     size_t ninclude;
@@ -106,6 +108,7 @@ struct ckpt_adapted {
                        one another, joined along the first axis; else along another */
     struct ckpt_element_map map;
     bool in_model;  /* belongs to model.safetensors (which may still be unable to hold its dtype) */
+    bool alias;     /* a second name for a tensor of the model: a file, not in model.safetensors */
     bool mapped;    /* map= has changed its name */
     bool untouched; /* the source's own bytes in order: one part, contiguous walk, no element map */
     /* What was done, in order, NULL-terminated: "weight_norm" (computed); "rename" (by map= or a
@@ -126,6 +129,11 @@ struct ckpt_adapted {
     const struct ckpt_text *tied; /* adapted keys that show the same storage range */
     size_t ntied;
 };
+
+/* Whether model.safetensors has it, if that can hold its dtype. */
+static inline bool ckpt_adapted_is_stored(const struct ckpt_adapted *t) {
+    return t->in_model && !t->alias;
+}
 
 struct ckpt_model {
     const struct ckpt_checkpoint *checkpoint;

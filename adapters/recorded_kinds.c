@@ -96,7 +96,7 @@ static int make_file(struct record *r) {
     r->blob.name = "";
     for (size_t i = 0; i < m->ntensors; i++) {
         const struct ckpt_adapted *const t = &m->tensor[i];
-        if (!t->in_model)
+        if (!ckpt_adapted_is_stored(t))
             continue;
         r->of[r->file.ntensors] = t;
         r->file.tensors[r->file.ntensors++] = (struct ckpt_tensor){

@@ -36,6 +36,8 @@ enum ckpt_rule_op_kind {
     CKPT_RULE_CONCAT,  /* this source, then those of `join`, along axis */
     CKPT_RULE_ZEROS,   /* list: the shape */
     CKPT_RULE_WEIGHT_NORM, /* of this source as v and the one of `join` as g: rule_merge.c */
+    CKPT_RULE_LORA,        /* this source, and those of `join` as its factors; b is added up along
+                              axis, if that is not CKPT_LORA_NO_SUM */
 };
 
 #define CKPT_RULE_EACH (-1) /* `which`: one target for each block or element */
@@ -62,6 +64,7 @@ struct ckpt_rule_target {
     const struct ckpt_rule_op *op;
     uint32_t nop;
     enum ckpt_dtype cast; /* NONE: keep */
+    bool alias;           /* another name for what an earlier target is */
 };
 
 /* Keys that must, or must not, be there. */
@@ -126,6 +129,7 @@ struct ckpt_shaped {
     const char **op; /* names for index.json, in order */
     uint32_t nops;
     enum ckpt_dtype cast;
+    bool alias;
 };
 
 struct ckpt_shaped_list {
@@ -136,7 +140,7 @@ struct ckpt_shaped_list {
 /* A rule that computes a new source from two; it does nothing else, and acts before modules are
  * looked at. */
 static inline bool ckpt_rule_computes(const struct ckpt_rule *rule) {
-    return rule->target[0].nop == 1 && rule->target[0].op[0].kind == CKPT_RULE_WEIGHT_NORM;
+    return rule->target[0].nop == 1 && rule->target[0].op[0].kind >= CKPT_RULE_WEIGHT_NORM;
 }
 
 /* A rule that renames what is inside a module, for the rules that follow. */

@@ -338,7 +338,11 @@ static int make_target(struct apply *a, struct ckpt_rule *rule,
                        struct ckpt_shaped *out) {
     struct ckpt_build *b = a->b;
     const struct ckpt_text key = b->item[item].key;
-    *out = (struct ckpt_shaped){.item = item, .by = rule->where, .key = key, .cast = target->cast};
+    *out = (struct ckpt_shaped){.item = item,
+                                .by = rule->where,
+                                .key = key,
+                                .cast = target->cast,
+                                .alias = target->alias || b->item[item].alias};
     int rc = target->name.s ? ckpt_rule_expand(a->b, rule, key, target->name, index, &out->key) : 0;
     if (rc)
         return rc;
@@ -397,6 +401,7 @@ int ckpt_shape_identity(struct ckpt_build *b, size_t item, struct ckpt_shaped *o
         *out = *b->item[item].made;
         out->item = item;
         out->key = b->item[item].key;
+        out->alias = b->item[item].alias;
         return 0;
     }
     *out = (struct ckpt_shaped){

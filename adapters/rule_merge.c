@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "adapters/lora.h"
 #include "adapters/rule.h"
 #include "adapters/weight_norm.h"
 
@@ -20,6 +21,7 @@ struct merge {
     struct ckpt_strmap made;     /* by the storages: tied weights are computed once */
     bool *used;                  /* items that went into another */
     size_t cap;                  /* of model->computed */
+    size_t nlora;                /* weights that got their factors */
     size_t last_file, last_rule; /* the last that computes */
 };
 
@@ -75,25 +77,55 @@ static int keep(struct merge *m, struct ckpt_computed_blob *c) {
     return 0;
 }
 
-static int make(struct merge *m, const struct ckpt_tensor *v, const struct ckpt_tensor *g,
-                struct ckpt_blob **out, struct ckpt_err *err) {
+/* What one rule computes from: the item itself, then what it names. */
+struct operands {
+    const struct ckpt_rule_op *op;
+    const struct ckpt_tensor *of[CKPT_COMPUTED_SOURCES];
+    size_t item[CKPT_COMPUTED_SOURCES];
+    uint32_t n;
+};
+
+/* Finds a blob that was made of the same. 0: *out, or NULL; -ENOMEM. */
+static int find_made(struct merge *m, const struct operands *o, struct ckpt_blob **out) {
     struct ckpt_model *const model = m->b->model;
-    const uint64_t storages[] = {v->blob->id, v->offset, g->blob->id, g->offset};
+    uint64_t storages[2 * CKPT_COMPUTED_SOURCES + 1] = {o->op->kind};
+    for (uint32_t i = 0; i < o->n; i++) {
+        storages[2 * i + 1] = o->of[i]->blob->id;
+        storages[2 * i + 2] = o->of[i]->offset;
+    }
     const struct ckpt_text key = {ckpt_arena_copy(&model->arena, storages, sizeof storages),
                                   sizeof storages};
     size_t at = CKPT_STRMAP_ABSENT;
+    *out = NULL;
     if (!key.s || ckpt_strmap_add(&m->made, key, model->ncomputed, &at) == -ENOMEM)
-        return ckpt_fail_memory(err, "adapting tensors");
-    if (at != CKPT_STRMAP_ABSENT) {
-        const struct ckpt_weight_norm *const made = ckpt_weight_norm_of(model->computed[at]);
-        if (same_elements(made->v, v) && same_elements(made->g, g)) {
-            *out = model->computed[at];
-            return 0;
-        }
-    }
+        return -ENOMEM;
+    if (at == CKPT_STRMAP_ABSENT)
+        return 0;
+    const struct ckpt_computed_blob *const c = ckpt_computed_blob_of(model->computed[at]);
+    bool same = true;
+    for (uint32_t i = 0; i < o->n; i++)
+        same = same && same_elements(c->source[i], o->of[i]);
+    *out = same ? model->computed[at] : NULL;
+    return 0;
+}
+
+static int compute(struct merge *m, const struct operands *o, struct ckpt_computed_blob **out,
+                   struct ckpt_err *err) {
+    struct ckpt_arena *const a = &m->b->model->arena;
+    struct ckpt_decoded_cache *const cache = m->b->checkpoint->decoded;
+    const struct ckpt_lora lora = {o->of[0], o->of[1], o->of[2], o->op->axis};
+    return o->op->kind == CKPT_RULE_LORA
+               ? ckpt_lora_new(a, &lora, cache, out, err)
+               : ckpt_weight_norm_new(a, o->of[0], o->of[1], cache, out, err);
+}
+
+static int make(struct merge *m, const struct operands *o, struct ckpt_blob **out,
+                struct ckpt_err *err) {
     struct ckpt_computed_blob *c;
-    int rc = ckpt_weight_norm_new(&model->arena, v, g, m->b->checkpoint->decoded, &c, err);
-    if (rc == 0) {
+    if (find_made(m, o, out))
+        return ckpt_fail_memory(err, "adapting tensors");
+    int rc = *out ? 0 : compute(m, o, &c, err);
+    if (rc == 0 && !*out) {
         *out = &c->blob;
         rc = keep(m, c);
     }
@@ -102,17 +134,43 @@ static int make(struct merge *m, const struct ckpt_tensor *v, const struct ckpt_
 
 /* --- items --- */
 
-/* v's tensor again, with computed bytes. */
+/* The tensor again, with computed bytes: in place of its own, or in C order where they are of
+ * another type. */
 static int replace(struct merge *m, struct ckpt_item *item, struct ckpt_text name,
                    struct ckpt_blob *blob) {
     struct ckpt_tensor *const t = ckpt_arena_alloc(&m->b->model->arena, sizeof *t);
     if (!t)
         return ckpt_fail_memory(m->b->err, "adapting tensors");
+    const struct ckpt_computed_blob *const c = ckpt_computed_blob_of(blob);
     *t = *item->tensor;
     t->blob = blob;
+    t->dtype = c->dtype;
+    t->offset = c->phase;
+    t->stride = c->in_place ? t->stride : NULL;
     t->swap = t->neg = false;
     item->tensor = t;
     item->torch_key = item->key = name;
+    return 0;
+}
+
+/* The tensors that the rule names. */
+static int find_operands(struct merge *m, struct ckpt_rule *rule, size_t i, struct operands *o) {
+    struct ckpt_build *const b = m->b;
+    const struct ckpt_text key = b->item[i].key;
+    *o = (struct operands){
+        .op = &rule->target[0].op[0], .of = {b->item[i].tensor}, .item = {i}, .n = 1};
+    for (uint32_t k = 0; k < o->op->njoin; k++) {
+        struct ckpt_text name;
+        const int rc = ckpt_rule_expand(b, rule, key, o->op->join[k].key, 0, &name);
+        if (rc < 0)
+            return rc;
+        const size_t other = ckpt_strmap_get(&m->keys, name);
+        if (other == CKPT_STRMAP_ABSENT)
+            return ckpt_fail(b->err, -EINVAL, "%s: '%.*s': there is no tensor '%.*s'", rule->where,
+                             CKPT_TEXT_ARGS(key), CKPT_TEXT_ARGS(name));
+        o->item[o->n] = other;
+        o->of[o->n++] = b->item[other].tensor;
+    }
     return 0;
 }
 
@@ -120,26 +178,30 @@ static int merge_item(struct merge *m, struct ckpt_rule *rule, size_t i) {
     struct ckpt_build *const b = m->b;
     struct ckpt_item *const item = &b->item[i];
     const struct ckpt_text key = item->key;
-    struct ckpt_text name = {0}, other = {0};
+    struct ckpt_text name = {0};
+    struct operands o;
     struct ckpt_blob *blob = NULL;
     struct ckpt_err why = {0};
     int rc = ckpt_rule_expand(b, rule, key, rule->target[0].name, 0, &name);
     if (rc == 0)
-        rc = ckpt_rule_expand(b, rule, key, rule->target[0].op[0].join[0].key, 0, &other);
+        rc = find_operands(m, rule, i, &o);
     if (rc < 0)
         return rc;
-    const size_t g = ckpt_strmap_get(&m->keys, other);
-    if (g == CKPT_STRMAP_ABSENT)
-        return ckpt_fail(b->err, -EINVAL, "%s: '%.*s': there is no tensor '%.*s'", rule->where,
-                         CKPT_TEXT_ARGS(key), CKPT_TEXT_ARGS(other));
     rule->taken++;
-    rc = make(m, item->tensor, b->item[g].tensor, &blob, &why);
+    if (o.op->kind == CKPT_RULE_LORA && b->options->lora_refuse)
+        return ckpt_fail(b->err, -EINVAL,
+                         "'%.*s' has LoRA's factors beside it ('%.*s'), and lora=refuse; "
+                         "lora=merge adds them to it",
+                         CKPT_TEXT_ARGS(key), CKPT_TEXT_ARGS(b->item[o.item[1]].key));
+    m->nlora += o.op->kind == CKPT_RULE_LORA;
+    rc = make(m, &o, &blob, &why);
     if (rc == -EOPNOTSUPP)
         return ckpt_build_warn(b, "%.*s and %.*s stay as they are: %s", CKPT_TEXT_ARGS(key),
-                               CKPT_TEXT_ARGS(other), why.text);
+                               CKPT_TEXT_ARGS(b->item[o.item[1]].key), why.text);
     if (rc < 0)
         return ckpt_fail(b->err, rc, "%.*s: %s", CKPT_TEXT_ARGS(key), why.text);
-    m->used[g] = true;
+    for (uint32_t k = 1; k < o.n; k++)
+        m->used[o.item[k]] = true;
     return replace(m, item, name, blob);
 }
 
@@ -208,6 +270,16 @@ static int warn_originals(struct merge *m) {
                         n, CKPT_TEXT_ARGS(first->key));
 }
 
+static int warn_scale(struct merge *m) {
+    return m->nlora == 0
+               ? 0
+               : ckpt_build_warn(m->b,
+                                 "LoRA's factors are added to %zu weights with the scale 1, as "
+                                 "openpi's own configurations have it (alpha is the rank); the "
+                                 "checkpoint does not tell; lora=refuse refuses it",
+                                 m->nlora);
+}
+
 int ckpt_merge_items(struct ckpt_build *b) {
     CKPT_AUTO(merge) struct merge m = {.b = b};
     if (!find_last(&m))
@@ -221,5 +293,6 @@ int ckpt_merge_items(struct ckpt_build *b) {
     if (rc < 0)
         return rc;
     drop_used(&m);
-    return warn_originals(&m);
+    rc = warn_scale(&m);
+    return rc ? rc : warn_originals(&m);
 }

@@ -23,6 +23,7 @@ const char *ckpt_rule_op_name(const struct ckpt_rule_op *op) {
         [CKPT_RULE_UNSQUEEZE] = "unsqueeze", [CKPT_RULE_SPLIT] = "split",
         [CKPT_RULE_UNSTACK] = "unstack",     [CKPT_RULE_CONCAT] = "concat",
         [CKPT_RULE_ZEROS] = "zeros",         [CKPT_RULE_WEIGHT_NORM] = "weight_norm",
+        [CKPT_RULE_LORA] = "lora",
     };
     const bool transpose = op->kind == CKPT_RULE_PERMUTE && op->n == 2 && op->list[0] == 1;
     return transpose ? "transpose" : names[op->kind];

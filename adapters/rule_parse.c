@@ -227,15 +227,18 @@ static int read_target(const struct ckpt_rule_reader *r, const cJSON *object,
             own[fan - op].which = i;
             own[fan - op].count = nnames;
         }
-        target[(*n)++] = (struct ckpt_rule_target){
-            .name = nnames ? name[i] : (struct ckpt_text){0}, .op = own, .nop = nop, .cast = cast};
+        target[(*n)++] = (struct ckpt_rule_target){.name = nnames ? name[i] : (struct ckpt_text){0},
+                                                   .op = own,
+                                                   .nop = nop,
+                                                   .cast = cast,
+                                                   .alias = cJSON_IsTrue(get(object, "alias"))};
     }
     return rc;
 }
 
 static int read_targets(const struct ckpt_rule_reader *r, const cJSON *object,
                         struct ckpt_rule *rule) {
-    static const char *const names[] = {"name", "ops", "cast", NULL};
+    static const char *const names[] = {"name", "ops", "cast", "alias", NULL};
     struct ckpt_rule_target *target =
         ckpt_arena_array(&r->rules->arena, CKPT_RULE_LIST_MAX, sizeof *target);
     if (!target)
@@ -256,6 +259,8 @@ static int read_targets(const struct ckpt_rule_reader *r, const cJSON *object,
             rc = check_members(r, entry, names);
         if (rc == 0 && !get(entry, "name"))
             rc = ckpt_rule_want(r, "name", "a string", NULL);
+        if (rc == 0 && get(entry, "alias") && !cJSON_IsBool(get(entry, "alias")))
+            rc = ckpt_rule_want(r, "alias", "true or false", get(entry, "alias"));
         if (rc == 0)
             rc = read_target(r, entry, rule, target, &rule->ntargets);
         if (rc)
@@ -285,7 +290,7 @@ static int check_computing(const struct ckpt_rule_reader *r, const struct ckpt_r
     bool computes = false;
     for (uint32_t t = 0; t < rule->ntargets; t++)
         for (uint32_t o = 0; o < rule->target[t].nop; o++)
-            computes |= rule->target[t].op[o].kind == CKPT_RULE_WEIGHT_NORM;
+            computes |= rule->target[t].op[o].kind >= CKPT_RULE_WEIGHT_NORM;
     const struct ckpt_rule_target *const only = &rule->target[0];
     if (!computes || (rule->ntargets == 1 && only->nop == 1 && only->name.s &&
                       only->cast == CKPT_DT_NONE && rule->nkind == 0))

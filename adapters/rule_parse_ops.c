@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "adapters/lora.h"
 #include "adapters/rule_parse.h"
 
 struct op_reader {
@@ -148,17 +149,30 @@ static int read_zeros(struct op_reader *o, struct ckpt_rule_op *op) {
     return take_list(o, 0, op);
 }
 
-static int read_weight_norm(struct op_reader *o, struct ckpt_rule_op *op) {
-    struct ckpt_rule_join *join = ckpt_arena_alloc(&o->r->rules->arena, sizeof *join);
+/* n keys, of what is computed with the source. */
+static int take_keys(struct op_reader *o, uint32_t n, struct ckpt_rule_op *op) {
+    struct ckpt_rule_join *join = ckpt_arena_array(&o->r->rules->arena, n, sizeof *join);
     if (!join)
         return ckpt_fail_memory(o->r->err, "reading rules");
-    if (!o->arg || !cJSON_IsString(o->arg))
-        return bad(o);
     op->join = join;
-    op->njoin = 1;
-    const int rc = read_join(o, o->arg, join);
-    o->arg = o->arg->next;
-    return rc;
+    for (; op->njoin < n; o->arg = o->arg->next) {
+        if (!o->arg || !cJSON_IsString(o->arg))
+            return bad(o);
+        const int rc = read_join(o, o->arg, &join[op->njoin++]);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static int read_weight_norm(struct op_reader *o, struct ckpt_rule_op *op) {
+    return take_keys(o, 1, op);
+}
+
+static int read_lora(struct op_reader *o, struct ckpt_rule_op *op) {
+    const int rc = take_keys(o, 2, op);
+    op->axis = CKPT_LORA_NO_SUM;
+    return rc || !o->arg ? rc : take_axis(o, &op->axis);
 }
 
 static const struct op_row {
@@ -181,6 +195,8 @@ static const struct op_row {
      "[\"concat\", axis, [keys, or [\"zeros\", [shape]]]]"},
     {"zeros", CKPT_RULE_ZEROS, read_zeros, "[\"zeros\", [shape]]"},
     {"weight_norm", CKPT_RULE_WEIGHT_NORM, read_weight_norm, "[\"weight_norm\", key of g]"},
+    {"lora", CKPT_RULE_LORA, read_lora,
+     "[\"lora\", key of a, key of b] or [\"lora\", key of a, key of b, axis of b to add up]"},
 };
 
 static int read_op(const struct ckpt_rule_reader *r, const cJSON *v, uint32_t number,

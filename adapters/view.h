@@ -86,6 +86,12 @@ void ckpt_view_unpack(struct ckpt_view *v, const struct ckpt_walk *w, const int6
 struct ckpt_walk *ckpt_walk_pack(struct ckpt_arena *a, const struct ckpt_view *v);
 bool ckpt_walk_contiguous(const struct ckpt_walk *w);
 bool ckpt_walk_equal(const struct ckpt_walk *a, const struct ckpt_walk *b);
+/* The units from `unit` on along the innermost pair, as far as they go. */
+struct ckpt_run {
+    int64_t at, stride; /* bytes of the blob: of the first; from one to the next */
+    int64_t n;
+};
+struct ckpt_run ckpt_walk_run(const struct ckpt_walk *w, int64_t unit);
 /* The bytes of the blob that units [first, first+n) touch, n > 0: [*lo, *hi). */
 void ckpt_walk_bounds(const struct ckpt_walk *w, int64_t first, int64_t n, int64_t *lo,
                       int64_t *hi);

@@ -45,6 +45,20 @@ bool ckpt_walk_equal(const struct ckpt_walk *a, const struct ckpt_walk *b) {
            a->npairs == b->npairs && memcmp(a->pair, b->pair, a->npairs * sizeof a->pair[0]) == 0;
 }
 
+struct ckpt_run ckpt_walk_run(const struct ckpt_walk *w, int64_t unit) {
+    struct ckpt_run r = {.at = w->offset, .stride = w->esize, .n = 1};
+    for (uint32_t i = w->npairs; i-- > 0;) {
+        const int64_t index = unit % w->pair[i].size;
+        if (i + 1 == w->npairs) {
+            r.stride = w->pair[i].stride;
+            r.n = w->pair[i].size - index;
+        }
+        r.at += index * w->pair[i].stride;
+        unit /= w->pair[i].size;
+    }
+    return r;
+}
+
 /* While first and last unit share an index it is fixed; from the first pair where they differ every
  * index between theirs, and further inside every index at all, may occur. The bounds of the inner
  * pairs are therefore those of the pair's whole extent: close enough, and never too narrow. */

@@ -44,23 +44,11 @@ static int64_t least(int64_t a, int64_t b) {
 
 /* --- runs --- */
 
-struct run {
-    int64_t at, stride; /* bytes: of the first element, counted from v's; to the next */
-    int64_t n;
-};
-
-/* The units of w from `unit` on along its innermost pair. */
-static struct run run_at(const struct weight_norm *wn, const struct ckpt_walk *w, int64_t unit) {
-    struct run r = {.at = w->offset - (int64_t)wn->of.v->offset, .stride = w->esize, .n = 1};
-    for (uint32_t i = w->npairs; i-- > 0;) {
-        const int64_t index = unit % w->pair[i].size;
-        if (i + 1 == w->npairs) {
-            r.stride = w->pair[i].stride;
-            r.n = w->pair[i].size - index;
-        }
-        r.at += index * w->pair[i].stride;
-        unit /= w->pair[i].size;
-    }
+/* The units of w from `unit` on, counted from v's first byte. */
+static struct ckpt_run run_at(const struct weight_norm *wn, const struct ckpt_walk *w,
+                              int64_t unit) {
+    struct ckpt_run r = ckpt_walk_run(w, unit);
+    r.at -= (int64_t)wn->of.v->offset;
     return r;
 }
 
@@ -69,7 +57,7 @@ struct piece {
     int64_t n, index, delta;
 };
 
-static struct piece first_piece(const struct axis *a, const struct run *r) {
+static struct piece first_piece(const struct axis *a, const struct ckpt_run *r) {
     const int64_t inside = r->at % a->outer, index = inside / a->step;
     int64_t end = index < a->size ? least(a->outer, a->size * a->step) : a->outer;
     if (r->stride <= 0)
@@ -89,7 +77,7 @@ typedef void each_fn(double *cell, int64_t delta, uint8_t *elements, int64_t n);
 static void for_pieces(const struct weight_norm *wn, const struct ckpt_walk *w, int64_t first,
                        int64_t n, double *cells, uint8_t *elements, uint32_t size, each_fn *each) {
     for (int64_t done = 0; done < n;) {
-        struct run r = run_at(wn, w, first + done);
+        struct ckpt_run r = run_at(wn, w, first + done);
         r.n = least(r.n, n - done);
         while (r.n > 0) {
             const struct piece p = first_piece(&wn->axis, &r);
@@ -319,7 +307,10 @@ int ckpt_weight_norm_new(struct ckpt_arena *a, const struct ckpt_tensor *v,
     ckpt_computed_blob_init(&wn->computed, v->blob);
     wn->computed.dtype = v->dtype;
     wn->computed.phase = v->offset;
+    wn->computed.in_place = true;
     wn->computed.op = "weight_norm";
+    wn->computed.source[0] = v;
+    wn->computed.source[1] = g;
     wn->computed.compute = compute;
     wn->computed.fini = fini;
     wn->work = v->dtype == CKPT_DT_F64 ? CKPT_DT_F64 : CKPT_DT_F32;

@@ -38,13 +38,29 @@ static int fail_memory(const struct container *c, struct ckpt_err *err) {
 }
 
 static bool belongs(const struct container *c, const struct ckpt_adapted *t) {
-    return t->in_model && c->can_hold(t->dtype);
+    return ckpt_adapted_is_stored(t) && c->can_hold(t->dtype);
 }
 
 /* The source's record of kinds is about burn's names: true of them, and of nothing else. */
 static bool keeps_kinds(const struct ckpt_model *m) {
     return m->layout == CKPT_LAYOUT_SOURCE ||
            (m->layout == CKPT_LAYOUT_BURN && ckpt_model_is_burn(m));
+}
+
+/* Second names, as safetensors.torch.save_model tells of them: name -> the one that is stored. */
+static size_t collect_aliases(const struct ckpt_model *m, struct ckpt_pair *pair) {
+    size_t n = 0;
+    for (size_t i = 0; i < m->ntensors; i++)
+        if (m->tensor[i].alias && m->tensor[i].ntied && m->layout == CKPT_LAYOUT_TORCH)
+            pair[n++] = (struct ckpt_pair){m->tensor[i].key, m->tensor[i].tied[0]};
+    return n;
+}
+
+static size_t count_aliases(const struct ckpt_model *m) {
+    size_t n = 0;
+    for (size_t i = 0; i < m->ntensors; i++)
+        n += m->tensor[i].alias;
+    return n;
 }
 
 /* Our pairs first, then the source's own but those that ours replace. With layout=source the file
@@ -58,6 +74,7 @@ static size_t collect_metadata(const struct ckpt_session *s, const struct contai
     pair[n++] = (struct ckpt_pair){layout_key, ckpt_text_of(ckpt_layout_name(s->model->layout))};
     if (s->model->kinds.s)
         pair[n++] = (struct ckpt_pair){CKPT_TEXT(CKPT_RECORDED_KINDS_KEY), s->model->kinds};
+    n += collect_aliases(s->model, pair + n);
     for (size_t i = 0; i < c->nmetadata; i++) {
         const struct ckpt_pair *own = &c->metadata[i];
         if (ckpt_text_is(own->key, CKPT_RECORDED_KINDS_KEY) && !keeps_kinds(s->model))
@@ -91,7 +108,8 @@ static int write_header(const struct ckpt_session *s, const struct container *c,
                         struct ckpt_err *err) {
     *items = calloc(s->model->ntensors + 1, sizeof **items);
     CKPT_AUTO(free)
-    struct ckpt_pair *pair = calloc(s->checkpoint->nmetadata + 3, sizeof *pair);
+    struct ckpt_pair *pair =
+        calloc(s->checkpoint->nmetadata + count_aliases(s->model) + 3, sizeof *pair);
     if (!*items || !pair)
         return fail_memory(c, err);
     const size_t npairs = collect_metadata(s, c, pair), n = collect_items(s, c, *items);
@@ -194,7 +212,7 @@ static int note_limits(struct ckpt_session *s, struct ckpt_err *err) {
     uint64_t bytes = 0;
     for (size_t i = 0; i < m->ntensors; i++) {
         const struct ckpt_adapted *t = &m->tensor[i];
-        const bool is_odd = t->in_model && !belongs(&burnpack, t);
+        const bool is_odd = ckpt_adapted_is_stored(t) && !belongs(&burnpack, t);
         odd = is_odd && !odd ? t : odd;
         nodd += is_odd;
         if (!belongs(&burnpack, t))

@@ -210,6 +210,12 @@ static int set_dialect(struct ckpt_options *o, const struct row *row, const char
     return rc;
 }
 
+static int set_cast(struct ckpt_options *o, const struct row *row, const char *value,
+                    struct ckpt_err *err) {
+    o->adapt.cast_keep = strcmp(value, "keep") == 0;
+    return set_choice(o, row, value, err);
+}
+
 /* Named in the manual, not built yet: refusing is honest, ignoring would not be. */
 static int set_missing(struct ckpt_options *o, const struct row *row, const char *value,
                        struct ckpt_err *err) {
@@ -232,12 +238,13 @@ static const struct choice layouts[] = {{"burn", CKPT_LAYOUT_BURN},
 static const struct choice tristates[] = {
     {"auto", CKPT_AUTO_}, {"on", CKPT_ON}, {"off", CKPT_OFF}, {NULL, 0}};
 static const struct choice casts[] = {{"auto", CKPT_DT_NONE},
-                                      {"keep", CKPT_DT_NONE},
+                                      {"keep", CKPT_DT_NONE}, /* set_cast tells it from auto */
                                       {"f32", CKPT_DT_F32},
                                       {"f16", CKPT_DT_F16},
                                       {"bf16", CKPT_DT_BF16},
                                       {"f64", CKPT_DT_F64},
                                       {NULL, 0}};
+static const struct choice loras[] = {{"merge", 0}, {"refuse", 1}, {NULL, 0}};
 static const struct choice prefixes[] = {{"strip", 0}, {"keep", 1}, {NULL, 0}};
 static const struct choice module_sets[] = {{"nn", 0}, {"store", 1}, {NULL, 0}};
 static const struct choice listings[] = {{"all", 1}, {"tree", 0}, {NULL, 0}};
@@ -256,7 +263,7 @@ static const struct row rows[] = {
     {"kind", VALUE, set_mapping, AT(kind), NULL},
     {"contiguous", VALUE, set_choice, AT(adapt.contiguous), tristates},
     {"contiguous_except", VALUE, set_text, AT(adapt.contiguous_except), NULL},
-    {"cast", VALUE, set_choice, AT(adapt.cast), casts},
+    {"cast", VALUE, set_cast, AT(adapt.cast), casts},
     {"modules", VALUE, set_bool_choice, AT(adapt.modules_store), module_sets},
     {"include", VALUE, set_list, AT(include), NULL},
     {"exclude", VALUE, set_list, AT(exclude), NULL},
@@ -275,7 +282,7 @@ static const struct row rows[] = {
     {"nomt", NO_VALUE, set_flag, AT(single_thread), NULL},
     {"direct_io", NO_VALUE, set_flag, AT(direct_io), NULL},
     {"list", VALUE, set_bool_choice, AT(list_all), listings},
-    {"lora", VALUE, set_missing, 0, NULL},
+    {"lora", VALUE, set_bool_choice, AT(adapt.lora_refuse), loras},
     {"passthrough", NO_VALUE, set_missing, 0, NULL},
     /* as other FUSE filesystems: */
     {"allow_other", NO_VALUE, set_flag, AT(allow_other), NULL},

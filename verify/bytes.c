@@ -27,9 +27,12 @@ struct check {
     const struct ckpt_exec *exec;
     struct ckpt_bytes_result *result;
     const struct ckpt_adapted *tensor;
-    uint32_t of_tensor;                 /* mismatches listed of this tensor */
-    const struct ckpt_naive_norm *norm; /* what the part is computed from; NULL: it is copied */
-    uint64_t share, round;              /* units of the part, and of all parts, in one turn */
+    uint32_t of_tensor; /* mismatches listed of this tensor */
+    const struct ckpt_naive_norm
+        *norm; /* what the part is computed from; both NULL: it is copied */
+    const struct ckpt_naive_lora *lora;
+    float *slack;          /* of each element of a block, with lora */
+    uint64_t share, round; /* units of the part, and of all parts, in one turn */
     uint8_t *served, *expected, *raw;
 };
 
@@ -66,6 +69,8 @@ static struct ckpt_element_map true_map(const struct ckpt_tensor *source, enum c
 
 static int read_source(const struct check *c, const struct ckpt_naive *naive, int64_t from,
                        int64_t n, uint8_t *to, struct ckpt_err *err) {
+    if (c->lora)
+        return ckpt_naive_lora_read(c->lora, from, n, (float *)(void *)to, c->slack, err);
     return c->norm ? ckpt_naive_norm_read(c->norm, from, n, to, err)
                    : ckpt_source_raw(naive, from, n, to, err);
 }
@@ -86,9 +91,11 @@ static int expect(const struct check *c, const struct ckpt_naive *naive, int64_t
     return rc;
 }
 
-static bool is_right(const struct check *c, const uint8_t *expected, const uint8_t *served,
-                     uint32_t unit) {
+/* i: of the block. */
+static bool is_right(const struct check *c, int64_t i, const uint8_t *expected,
+                     const uint8_t *served, uint32_t unit) {
     return memcmp(expected, served, unit) == 0 ||
+           (c->lora && ckpt_naive_lora_close(c->tensor->dtype, c->slack[i], expected, served)) ||
            (c->norm &&
             ckpt_naive_norm_close(c->tensor->map.from, c->tensor->dtype, expected, served));
 }
@@ -99,7 +106,7 @@ static void compare_block(struct check *c, uint64_t first, int64_t n, uint32_t u
     if (memcmp(c->expected, c->served, (size_t)n * unit) == 0)
         return;
     for (int64_t i = 0; i < n; i++)
-        if (!is_right(c, c->expected + i * unit, c->served + i * unit, unit))
+        if (!is_right(c, i, c->expected + i * unit, c->served + i * unit, unit))
             add_mismatch(c, (first + (uint64_t)i) * elements, c->expected + i * unit,
                          c->served + i * unit, unit);
 }
@@ -144,9 +151,9 @@ static bool is_broadcast(const struct ckpt_part *part) {
     return part->nbytes > BROADCAST_MIN && part->nbytes / 16 > part->source->blob->size;
 }
 
-static int check_computed(struct check *c, const struct ckpt_part *part,
-                          const struct ckpt_weight_norm *of, const struct ckpt_naive *naive,
-                          uint64_t at, uint32_t unit, struct ckpt_err *err) {
+static int check_norm(struct check *c, const struct ckpt_part *part,
+                      const struct ckpt_weight_norm *of, const struct ckpt_naive *naive,
+                      uint64_t at, uint32_t unit, struct ckpt_err *err) {
     CKPT_AUTO(naive_norm) struct ckpt_naive_norm norm = {0};
     int rc = ckpt_naive_norm_init(&norm, of, part->op, part->nop, err);
     if (rc < 0)
@@ -155,6 +162,25 @@ static int check_computed(struct check *c, const struct ckpt_part *part,
     c->norm = &norm;
     rc = check_units(c, naive, at, 0, naive->count, unit, err);
     c->norm = NULL;
+    return rc;
+}
+
+static int check_lora(struct check *c, const struct ckpt_part *part, const struct ckpt_lora *of,
+                      const struct ckpt_naive *naive, uint64_t at, uint32_t unit,
+                      struct ckpt_err *err) {
+    CKPT_AUTO(naive_lora) struct ckpt_naive_lora lora = {0};
+    CKPT_AUTO(free) float *slack = malloc(BLOCK_UNITS * sizeof *slack);
+    if (!slack)
+        return ckpt_fail_memory(err, "checking bytes");
+    int rc = ckpt_naive_lora_init(&lora, of, part->op, part->nop, err);
+    if (rc < 0)
+        return rc;
+    c->result->computed++;
+    c->lora = &lora;
+    c->slack = slack;
+    rc = check_units(c, naive, at, 0, naive->count, unit, err);
+    c->lora = NULL;
+    c->slack = NULL;
     return rc;
 }
 
@@ -171,9 +197,12 @@ static int check_part(struct check *c, const struct ckpt_part *part, uint64_t at
                        (long long)count, ckpt_dtype_info(c->tensor->map.from)->name);
     if (rc < 0)
         return rc;
-    const struct ckpt_weight_norm *const of = ckpt_weight_norm_of(part->source->blob);
-    if (of)
-        return check_computed(c, part, of, &naive, at, unit, err);
+    const struct ckpt_weight_norm *const norm = ckpt_weight_norm_of(part->source->blob);
+    if (norm)
+        return check_norm(c, part, norm, &naive, at, unit, err);
+    const struct ckpt_lora *const lora = ckpt_lora_of(part->source->blob);
+    if (lora)
+        return check_lora(c, part, lora, &naive, at, unit, err);
     rc = ckpt_naive_pin(&naive, err);
     if (rc < 0)
         return rc;

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapters/gather.h"
 #include "base/cleanup.h"
+#include "verify/number.h"
 #include "verify/source.h"
 
 #define BLOCK 1024 /* elements */
@@ -15,43 +15,12 @@
 
 /* ---- numbers ---- */
 
-static double to_double(enum ckpt_dtype from, const uint8_t *element) {
-    const struct ckpt_element_map map = {.from = from, .to = CKPT_DT_F64};
-    double d;
-    ckpt_element_convert(&map, element, (uint8_t *)&d);
-    return d;
-}
-
-static void from_double(enum ckpt_dtype to, double d, uint8_t *element) {
-    const struct ckpt_element_map map = {.from = CKPT_DT_F64, .to = to};
-    ckpt_element_convert(&map, (const uint8_t *)&d, element);
-}
-
-/* One unit in the last place of 1, and the smallest number there is. */
-static double epsilon(enum ckpt_dtype t, double *least) {
-    static const struct {
-        enum ckpt_dtype dtype;
-        double epsilon, least;
-    } rows[] = {
-        {CKPT_DT_F16, 0x1p-10, 0x1p-24},
-        {CKPT_DT_BF16, 0x1p-7, 0x1p-133},
-        {CKPT_DT_F32, 0x1p-23, 0x1p-149},
-        {CKPT_DT_F64, 0x1p-52, 0x1p-1074},
-    };
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        if (rows[i].dtype != t)
-            continue;
-        *least = fmax(*least, rows[i].least);
-        return rows[i].epsilon;
-    }
-    return 0;
-}
-
 bool ckpt_naive_norm_close(enum ckpt_dtype source, enum ckpt_dtype served, const uint8_t *expected,
                            const uint8_t *got) {
-    const double a = to_double(served, expected), b = to_double(served, got);
+    const double a = ckpt_number_read(served, expected), b = ckpt_number_read(served, got);
     double least = 0;
-    const double unit = fmax(epsilon(source, &least), epsilon(served, &least));
+    const double unit =
+        fmax(ckpt_number_epsilon(source, &least), ckpt_number_epsilon(served, &least));
     if (isnan(a) || isnan(b))
         return isnan(a) && isnan(b);
     return a == b || fabs(a - b) <= (4 * unit + SUM_ERROR) * fabs(a) + 4 * least;
@@ -93,7 +62,7 @@ static int read_block(const struct ckpt_naive *v, const struct ckpt_naive *ruler
     if (rc < 0)
         return rc;
     for (int64_t i = 0; i < count; i++)
-        x[i] = to_double(v->source->dtype, bytes + i * v->unit);
+        x[i] = ckpt_number_read(v->source->dtype, bytes + i * v->unit);
     ckpt_naive_offsets(ruler, from, count, index);
     return 0;
 }
@@ -122,7 +91,7 @@ static int divide(const struct ckpt_tensor *g, const double *sum, double *scale,
     for (int64_t i = 0; rc == 0 && i < n.count; i++) {
         rc = ckpt_source_copy(&n, i, 1, element, err);
         if (rc == 0)
-            scale[i] = to_double(g->dtype, element) / sqrt(sum[i]);
+            scale[i] = ckpt_number_read(g->dtype, element) / sqrt(sum[i]);
     }
     return rc;
 }
@@ -177,7 +146,8 @@ int ckpt_naive_norm_read(const struct ckpt_naive_norm *n, int64_t from, int64_t 
         const int64_t block = count - done < BLOCK ? count - done : BLOCK;
         rc = read_block(&n->v, &n->index, from + done, block, x, index, err);
         for (int64_t i = 0; rc == 0 && i < block; i++)
-            from_double(n->v.source->dtype, x[i] * n->scale[index[i]], to + (done + i) * n->v.unit);
+            ckpt_number_write(n->v.source->dtype, x[i] * n->scale[index[i]],
+                              to + (done + i) * n->v.unit);
     }
     return rc;
 }

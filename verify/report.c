@@ -325,9 +325,10 @@ static void put_limits(struct writer *w, const struct ckpt_verification *v) {
                    "Tensors were cast: outputs differ by their rounding, which atol= and rtol= may "
                    "have to allow for.");
     if (v->bytes.computed)
-        put_string(w, NULL,
-                   "Computed: weights that weight_norm makes of two tensors; each element was "
-                   "compared with a float64 evaluation, within 4 units in the last place.");
+        put_string(
+            w, NULL,
+            "Computed: weights that weight_norm or LoRA makes of several tensors; each element "
+            "was compared with a float64 evaluation, within the rounding of its sum.");
     if (v->bytes.unchecked)
         put_string(w, NULL,
                    "Unchecked: tensors of packed elements that an operation touches; and of a "

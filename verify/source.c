@@ -123,6 +123,11 @@ static int read_norm(const struct ckpt_param *p, int64_t first, int64_t n, float
     return rc;
 }
 
+static int read_lora(const struct ckpt_param *p, int64_t first, int64_t n, float *out,
+                     struct ckpt_err *err) {
+    return ckpt_naive_lora_read(p->from, first, n, out, NULL, err);
+}
+
 static int set_shape(struct ckpt_param *p, const int64_t *shape, uint32_t ndim,
                      enum ckpt_dtype dtype, struct ckpt_err *err) {
     if (ndim > CKPT_ARRAY_NDIM_MAX)
@@ -153,6 +158,12 @@ int ckpt_source_param_init(struct ckpt_source_param *s, const struct ckpt_adapte
     if (rc < 0)
         return rc;
     const struct ckpt_weight_norm *const of = ckpt_weight_norm_of(part->source->blob);
+    const struct ckpt_lora *const lora = ckpt_lora_of(part->source->blob);
+    if (lora) {
+        s->param.read = read_lora;
+        s->param.from = &s->lora;
+        return ckpt_naive_lora_init(&s->lora, lora, part->op, part->ntorch, err);
+    }
     if (!of)
         return ckpt_naive_pin(&s->naive, err);
     s->param.read = read_norm;
@@ -163,6 +174,7 @@ int ckpt_source_param_init(struct ckpt_source_param *s, const struct ckpt_adapte
 void ckpt_source_param_fini(struct ckpt_source_param *s) {
     ckpt_naive_fini(&s->naive);
     ckpt_naive_norm_fini(&s->norm);
+    ckpt_naive_lora_fini(&s->lora);
 }
 
 #define SERVED_BLOCK 65536 /* bytes: a request's own cost is small beside it */

@@ -6,6 +6,7 @@
  */
 #include "adapters/reader.h"
 #include "verify/naive.h"
+#include "verify/naive_lora.h"
 #include "verify/naive_norm.h"
 #include "verify/param.h"
 
@@ -19,11 +20,12 @@ int ckpt_source_copy(const struct ckpt_naive *n, int64_t from, int64_t count, ui
                      struct ckpt_err *err) CKPT_CHECKED;
 
 /* A source tensor brought to PyTorch's layout by the dialect's operations alone; or a weight that
- * PyTorch itself computes from two. */
+ * is computed from several, as PyTorch itself would. */
 struct ckpt_source_param {
     struct ckpt_param param;
     struct ckpt_naive naive;
     struct ckpt_naive_norm norm;
+    struct ckpt_naive_lora lora;
 };
 int ckpt_source_param_init(struct ckpt_source_param *s, const struct ckpt_adapted *t,
                            struct ckpt_err *err) CKPT_CHECKED;
