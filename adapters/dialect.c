@@ -46,6 +46,7 @@ static int take(struct ckpt_build *b, const struct ckpt_shaped *shaped, struct c
     *made = *shaped;
     mark_torch(made);
     *item = *from;
+    made->by = b->dialect->rules; /* the rules themselves end here */
     item->made = made;
     item->alias = made->alias;
     item->renamed = !ckpt_text_eq(made->key, from->torch_key);
