@@ -67,12 +67,12 @@ static int describe(struct torch_reader *r, const struct torch_tensor *t, struct
         return ckpt_fail(err, -EINVAL, "tensor \"%.*s\": its storage offset %lld overflows 64 bits",
                          CKPT_TEXT_ARGS(out->key), (long long)t->offset);
     const int rc = ckpt_tensor_check(out, err);
+    out->blob = s->record->blob; /* the range is ours */
     if (rc)
         return rc;
     if (out->stride && is_contiguous(t))
         out->stride = NULL;
     out->offset += s->offset;
-    out->blob = s->record->blob;
     return split_pairs(r, out, err);
 }
 
