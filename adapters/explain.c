@@ -342,7 +342,7 @@ int ckpt_explain_items(struct ckpt_build *b) {
         e->tensor[i].seen = true; /* without an item it went into another's computation */
     for (size_t i = 0; rc == 0 && i < b->nitems; i++) {
         struct ckpt_explained *x = find(e, &b->item[i]);
-        if (x)
+        if (x && !x->torch_key.s) /* of what a dialect made several of, the first */
             rc = explain_item(e, b, &b->item[i], x);
     }
     return failed(b, rc);

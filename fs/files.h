@@ -7,6 +7,7 @@ int ckpt_files_add_tensors(struct ckpt_session *s, struct ckpt_err *err) CKPT_CH
 int ckpt_files_add_model(struct ckpt_session *s, struct ckpt_err *err) CKPT_CHECKED;
 int ckpt_files_add_verify(struct ckpt_session *s, struct ckpt_err *err) CKPT_CHECKED;
 int ckpt_files_add_values(struct ckpt_session *s, struct ckpt_err *err) CKPT_CHECKED;
+int ckpt_files_add_config(struct ckpt_session *s, struct ckpt_err *err) CKPT_CHECKED;
 int ckpt_files_add_source(struct ckpt_session *s, struct ckpt_err *err) CKPT_CHECKED;
 int ckpt_files_add_plain(struct ckpt_session *s, struct ckpt_err *err) CKPT_CHECKED;
 int ckpt_files_add_index(struct ckpt_session *s, struct ckpt_err *err) CKPT_CHECKED;

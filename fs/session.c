@@ -26,6 +26,7 @@ static const struct file_kind file_kinds[] = {
     {"verify.json", ckpt_files_add_verify},
     {"values as NAME.json", ckpt_files_add_values},
     {"plain files of a source directory", ckpt_files_add_plain},
+    {"config.json, where openpi's converter makes one", ckpt_files_add_config},
     {".source, empty as yet", ckpt_files_add_source},
     {"index.json", ckpt_files_add_index},
     {"summary.txt", ckpt_files_add_summary},
