@@ -49,7 +49,7 @@ static int take(struct ckpt_build *b, const struct ckpt_shaped *shaped, struct c
     made->by = b->dialect->rules; /* the rules themselves end here */
     item->made = made;
     item->alias = made->alias;
-    item->renamed = !ckpt_text_eq(made->key, from->torch_key);
+    item->renamed = from->renamed || !ckpt_text_eq(made->key, from->torch_key);
     item->torch_key = item->key = made->key;
     item->decision.within = NULL;
     if (from->in_model)
@@ -74,8 +74,24 @@ static void list_fini(struct ckpt_shaped_list *list) {
 }
 #define ckpt_auto_list list_fini
 
-int ckpt_apply_dialect(struct ckpt_build *b) {
+static int apply_rules(struct ckpt_build *b) {
     CKPT_AUTO(list) struct ckpt_shaped_list list = {0};
+    const int rc = ckpt_rules_apply(b, &list);
+    return rc ? rc : replace_items(b, &list);
+}
+
+int ckpt_dialect_apply_rules(struct ckpt_build *b, const char *rules) {
+    struct ckpt_rules *const own = b->rules[0];
+    int rc = ckpt_rules_builtin(rules, &b->rules[0], b->err);
+    if (rc == 0) {
+        rc = apply_rules(b);
+        ckpt_rules_free(b->rules[0]);
+    }
+    b->rules[0] = own;
+    return rc;
+}
+
+int ckpt_apply_dialect(struct ckpt_build *b) {
     int rc = ckpt_open_dialect(b);
     if (rc == 0 && b->dialect->decide)
         rc = b->dialect->decide(b);
@@ -84,9 +100,7 @@ int ckpt_apply_dialect(struct ckpt_build *b) {
     if (rc == 0)
         rc = ckpt_merge_items(b);
     if (rc == 0)
-        rc = ckpt_rules_apply(b, &list);
-    if (rc == 0)
-        rc = replace_items(b, &list);
+        rc = apply_rules(b);
     ckpt_close_rules(b);
     return rc;
 }

@@ -32,5 +32,7 @@ bool ckpt_dialect_acts(const struct ckpt_build *b);
 int ckpt_open_dialect(struct ckpt_build *b) CKPT_CHECKED;
 /* Brings the items to PyTorch's names and layout. */
 int ckpt_apply_dialect(struct ckpt_build *b) CKPT_CHECKED;
+/* For `decide`: applies another built in file before the dialect's own. */
+int ckpt_dialect_apply_rules(struct ckpt_build *b, const char *rules) CKPT_CHECKED;
 
 #endif

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "adapters/dialect.h"
+#include "adapters/evidence_flax.h"
 #include "adapters/rule.h"
 
 static const struct ckpt_text *find_metadata(const struct ckpt_checkpoint *c, const char *key) {
@@ -41,6 +42,11 @@ static const struct ckpt_dialect dialects[] = {
      .suffix = ".value",
      .hint = "PaliGemma.",
      .cast = CKPT_DT_BF16},
+    {.name = "flax",
+     .rules = "flax",
+     .suffix = ".value",
+     .is = ckpt_is_flax,
+     .decide = ckpt_decide_flax_modules},
     {.name = "torch"},
 };
 #define DIALECTS (sizeof dialects / sizeof dialects[0])

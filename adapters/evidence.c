@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "adapters/build.h"
+#include "adapters/dialect.h"
 #include "adapters/recorded_kinds.h"
 #include "adapters/regex.h"
 
@@ -24,6 +24,7 @@ const char *const ckpt_kind_names[] = {"linear",
                                        "encoder_layer:post",
                                        "decoder_layer:pre",
                                        "decoder_layer:post",
+                                       "stack",
                                        "other",
                                        NULL};
 
@@ -36,10 +37,12 @@ const char *ckpt_kind_by_name(struct ckpt_text name) {
 
 /* Kinds that only rules name: burn-store leaves instance norms alone, a Transformer layer of which
  * only the order of its norms is unknown is one all the same, and burn's attention does not say in
- * its names that PyTorch would keep q, k and v apart. */
+ * its names that PyTorch would keep q, k and v apart; of flax's kernels one must know which way
+ * they lie. */
 const char *ckpt_rule_kind_by_name(struct ckpt_text name) {
-    static const char *const more[] = {"instance_norm", "encoder_layer", "decoder_layer",
-                                       "mha:kdim"};
+    static const char *const more[] = {
+        "instance_norm", "encoder_layer", "decoder_layer",        "mha:kdim",
+        "dense:first",   "dense:last",    "conv_transpose:kernel"};
     for (size_t i = 0; i < sizeof more / sizeof *more; i++)
         if (ckpt_text_is(name, more[i]))
             return more[i];
@@ -106,10 +109,18 @@ static int decide_by_option(struct ckpt_build *b, struct ckpt_modules *m,
                            ckpt_build_did_you_mean(b, literal, paths, paths ? m->n : 0));
 }
 
-int ckpt_decide_by_options(struct ckpt_build *b, struct ckpt_modules *m) {
+int ckpt_decide_by_options(struct ckpt_build *b, struct ckpt_modules *m, bool stacks) {
+    const bool flax = strcmp(b->model->dialect, "flax") == 0;
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < b->options->nkind; i++)
-        rc = decide_by_option(b, m, &b->options->kind[i]);
+    for (size_t i = 0; rc == 0 && i < b->options->nkind; i++) {
+        const struct ckpt_mapping *const map = &b->options->kind[i];
+        const bool is_stack = ckpt_text_is(map->value, "stack");
+        if (is_stack && !flax)
+            rc = ckpt_build_warn(b, "%s'%.*s': only dialect=flax has stacks", map->where,
+                                 CKPT_TEXT_ARGS(map->pattern));
+        else if (is_stack == stacks)
+            rc = decide_by_option(b, m, map);
+    }
     return rc;
 }
 
@@ -145,8 +156,26 @@ static void climb(struct ckpt_modules *m) {
     }
 }
 
+/* What the modules of the source are was looked at in its own names; there kind= acted, too. */
+static bool is_known(const struct ckpt_build *b) {
+    return b->dialect && b->dialect->decide && ckpt_dialect_acts(b);
+}
+
+/* What a module was there, it is here. */
+static int decide_by_dialect(struct ckpt_build *b, struct ckpt_modules *m) {
+    for (size_t i = 0; i < b->nitems; i++) {
+        const struct ckpt_decision *const known = &b->item[i].decision;
+        if (!b->item[i].in_model || !known->kind)
+            continue;
+        struct ckpt_decision *const d = &m->decision[m->of_item[i]];
+        d->kind = d->rule_kind = known->kind;
+        d->decided_by = known->decided_by;
+    }
+    return 0;
+}
+
 static int decide(struct ckpt_build *b, struct ckpt_modules *m) {
-    int rc = ckpt_decide_by_options(b, m);
+    int rc = is_known(b) ? decide_by_dialect(b, m) : ckpt_decide_by_options(b, m, false);
     if (rc)
         return rc;
     climb(m);

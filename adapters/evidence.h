@@ -41,6 +41,11 @@ enum ckpt_leaf {
     CKPT_LEAF_GAMMA, /* burn's names */
     CKPT_LEAF_BETA,
     CKPT_LEAF_ALPHA,
+    CKPT_LEAF_KERNEL, /* flax's */
+    CKPT_LEAF_SCALE,
+    CKPT_LEAF_EMBEDDING,
+    CKPT_LEAF_MEAN,
+    CKPT_LEAF_VAR,
     CKPT_LEAF_COUNT
 };
 
@@ -134,9 +139,10 @@ bool ckpt_evidence_name(const struct ckpt_facts *f, bool like_conv1d, struct ckp
 
 /* Sets kind and rule_kind by a class's full name, if it is one that we know. */
 bool ckpt_kind_of_class(struct ckpt_text cls, struct ckpt_decision *d);
-/* -o kind=: of those that match a module's path the last one wins. */
+/* -o kind=: of those that match a module's path the last one wins. What is a stack (of flax) is
+ * asked before all else is. */
 struct ckpt_build;
-int ckpt_decide_by_options(struct ckpt_build *b, struct ckpt_modules *m) CKPT_CHECKED;
+int ckpt_decide_by_options(struct ckpt_build *b, struct ckpt_modules *m, bool stacks) CKPT_CHECKED;
 /* Whether -o kind= can mean this module: only what has norm1 can be a Transformer layer, ... */
 bool ckpt_facts_allow(const struct ckpt_facts *f, const char *kind);
 
@@ -163,8 +169,20 @@ const struct ckpt_value *ckpt_facts_attribute(const struct ckpt_facts *f, const 
 int ckpt_decide_burn_modules(struct ckpt_build *b) CKPT_CHECKED;
 /* Fills facts and of_item. */
 int ckpt_gather_modules(struct ckpt_build *b, struct ckpt_modules *m) CKPT_CHECKED;
+/* Fills by_path with the indices of the modules. */
+int ckpt_index_modules(struct ckpt_build *b, const struct ckpt_modules *m,
+                       struct ckpt_strmap *by_path) CKPT_CHECKED;
+/* Fills facts and within of the decisions. */
+void ckpt_link_decisions(struct ckpt_modules *m);
+/* Gives each item what was decided of its module. */
+void ckpt_hand_over_decisions(struct ckpt_build *b, const struct ckpt_modules *m);
+/* The module NAME in module i, or CKPT_MODULE_NONE. */
+size_t ckpt_module_child(const struct ckpt_modules *m, const struct ckpt_strmap *by_path, size_t i,
+                         const char *name);
 /* One warning for each way in which burn may load something wrongly, or miss it. */
 int ckpt_warn_modules(struct ckpt_build *b, const struct ckpt_modules *m) CKPT_CHECKED;
+/* One for each way in which flax's arrays may be brought to PyTorch's layout wrongly, or not. */
+int ckpt_warn_flax_modules(struct ckpt_build *b, const struct ckpt_modules *m) CKPT_CHECKED;
 /* Fills use, norm_order and graph_class of the facts, which by_path finds by their paths. A graph
  * of another model is a warning. 0 or negative. */
 int ckpt_survey_graph(struct ckpt_build *b, const struct ckpt_graph *g, struct ckpt_facts *facts,
@@ -172,6 +190,8 @@ int ckpt_survey_graph(struct ckpt_build *b, const struct ckpt_graph *g, struct c
 
 /* The module's last name: "fc1" of "net.fc1". */
 struct ckpt_text ckpt_module_last_name(struct ckpt_text path);
+/* Whether that holds the word, in any case. */
+bool ckpt_module_is_called(struct ckpt_text path, const char *word);
 /* A square 2-D weight: no shape can show that it was transposed, or was not. */
 bool ckpt_facts_square(const struct ckpt_facts *f);
 

@@ -46,14 +46,8 @@ static struct ckpt_facts *facts(const struct survey *s, size_t i) {
     return &s->m.facts[i];
 }
 
-/* The module NAME in module i, or CKPT_MODULE_NONE. */
 static size_t child(const struct survey *s, size_t i, const char *name) {
-    CKPT_AUTO(str) struct ckpt_str path = {0};
-    const struct ckpt_text holder = facts(s, i)->path;
-    ckpt_str_add(&path, holder.s, holder.n);
-    ckpt_str_puts(&path, holder.n ? "." : "");
-    ckpt_str_puts(&path, name);
-    return path.failed ? CKPT_MODULE_NONE : ckpt_strmap_get(&s->by_path, ckpt_str_text(&path));
+    return ckpt_module_child(&s->m, &s->by_path, i, name);
 }
 
 static struct ckpt_text last_name(const struct survey *s, size_t i) {
@@ -69,15 +63,14 @@ static bool is_number(struct ckpt_text name) {
 
 static int begin(struct ckpt_build *b, struct survey *s) {
     int rc = ckpt_gather_modules(b, &s->m);
+    if (rc == 0)
+        rc = ckpt_index_modules(b, &s->m, &s->by_path);
     if (rc)
         return rc;
     s->note = calloc(s->m.n + 1, sizeof *s->note);
     if (!s->note)
         return ckpt_fail_memory(b->err, "looking at the modules");
     for (size_t i = 0; i < s->m.n; i++) {
-        rc = ckpt_strmap_add(&s->by_path, facts(s, i)->path, i, NULL);
-        if (rc == -ENOMEM)
-            return ckpt_fail_memory(b->err, "looking at the modules");
         if (facts(s, i)->within != CKPT_MODULE_NONE)
             s->note[facts(s, i)->within].nchildren++;
     }
@@ -419,15 +412,13 @@ int ckpt_decide_burn_modules(struct ckpt_build *b) {
     if (rc)
         return rc;
     look_at_children(&s);
-    rc = ckpt_decide_by_options(b, &s.m);
+    rc = ckpt_decide_by_options(b, &s.m, false);
     if (rc == 0)
         rc = ckpt_decide_by_record(b, &s.m, &s.by_path);
     if (rc)
         return rc;
     decide_all(&s);
     note_lists(&s);
-    for (size_t i = 0; i < b->nitems; i++)
-        if (b->item[i].in_model)
-            ckpt_take_decision(&s.m, i, &b->item[i].decision);
+    ckpt_hand_over_decisions(b, &s.m);
     return ckpt_warn_modules(b, &s.m);
 }

@@ -140,8 +140,19 @@ static bool gaps(const struct ckpt_decision *d) {
     return d->facts->list;
 }
 
-/* modules=nn or store to burn, or the way back from it. */
-enum when { WITH_NN = 1, WITH_STORE = 2, TO_BURN = 3, BACK = 4, ALWAYS = 7 };
+/* --- what flax's shapes do not say -------------------------------------------------------------
+ */
+
+static bool short_kernel(const struct ckpt_decision *d) {
+    return by_habit(d) && is(d->kind, "conv");
+}
+
+static bool lost_kernel(const struct ckpt_decision *d) {
+    return has(d, CKPT_LEAF_KERNEL) && !d->rule_kind;
+}
+
+/* modules=nn or store to burn, or the way back from it; or from flax to PyTorch. */
+enum when { WITH_NN = 1, WITH_STORE = 2, TO_BURN = 3, BACK = 4, ALWAYS = 7, FLAX = 8 };
 
 static const struct doubt_row {
     unsigned when;
@@ -202,6 +213,13 @@ static const struct doubt_row {
      "lists that burn numbers without gaps, as PyTorch's Sequential does not where layers without "
      "parameters stand between",
      "-o 'map=^LIST\\.1\\.=>LIST.2.' puts the numbers back"},
+    {FLAX, short_kernel,
+     "kernels of rank 3, taken for convolutions of one dimension and not for DenseGeneral",
+     "-o 'kind=REGEX=>linear' says otherwise; for layers stacked by nn.scan, =>stack on the module "
+     "that holds them all"},
+    {FLAX, lost_kernel,
+     "kernels that stay as they are: which of their dimensions go in, nothing says",
+     "-o 'kind=REGEX=>linear', conv or conv_transpose may"},
 };
 
 /* "wte, h.0.attn and 11 more" */
@@ -242,11 +260,18 @@ static enum when direction(const struct ckpt_build *b) {
     return b->options->modules_store ? WITH_STORE : WITH_NN;
 }
 
-int ckpt_warn_modules(struct ckpt_build *b, const struct ckpt_modules *m) {
-    const enum when now = direction(b);
+static int warn_of_all(struct ckpt_build *b, const struct ckpt_modules *m, enum when now) {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < sizeof doubts / sizeof doubts[0]; i++)
         if (doubts[i].when & now)
             rc = warn_of(b, m, &doubts[i]);
     return rc;
+}
+
+int ckpt_warn_modules(struct ckpt_build *b, const struct ckpt_modules *m) {
+    return warn_of_all(b, m, direction(b));
+}
+
+int ckpt_warn_flax_modules(struct ckpt_build *b, const struct ckpt_modules *m) {
+    return warn_of_all(b, m, FLAX);
 }

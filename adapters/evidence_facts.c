@@ -27,6 +27,11 @@ static const char *const leaf_names[CKPT_LEAF_COUNT] = {
     [CKPT_LEAF_GAMMA] = "gamma",
     [CKPT_LEAF_BETA] = "beta",
     [CKPT_LEAF_ALPHA] = "alpha",
+    [CKPT_LEAF_KERNEL] = "kernel",
+    [CKPT_LEAF_SCALE] = "scale",
+    [CKPT_LEAF_EMBEDDING] = "embedding",
+    [CKPT_LEAF_MEAN] = "mean",
+    [CKPT_LEAF_VAR] = "var",
 };
 
 struct gather {
@@ -175,6 +180,38 @@ int ckpt_gather_modules(struct ckpt_build *b, struct ckpt_modules *m) {
     return rc;
 }
 
+void ckpt_link_decisions(struct ckpt_modules *m) {
+    for (size_t i = 0; i < m->n; i++) {
+        const size_t within = m->facts[i].within;
+        m->decision[i].facts = &m->facts[i];
+        m->decision[i].within = within == CKPT_MODULE_NONE ? NULL : &m->decision[within];
+    }
+}
+
+void ckpt_hand_over_decisions(struct ckpt_build *b, const struct ckpt_modules *m) {
+    for (size_t i = 0; i < b->nitems; i++)
+        if (b->item[i].in_model)
+            ckpt_take_decision(m, i, &b->item[i].decision);
+}
+
+int ckpt_index_modules(struct ckpt_build *b, const struct ckpt_modules *m,
+                       struct ckpt_strmap *by_path) {
+    for (size_t i = 0; i < m->n; i++)
+        if (ckpt_strmap_add(by_path, m->facts[i].path, i, NULL) == -ENOMEM)
+            return ckpt_fail_memory(b->err, "looking at the modules");
+    return 0;
+}
+
+size_t ckpt_module_child(const struct ckpt_modules *m, const struct ckpt_strmap *by_path, size_t i,
+                         const char *name) {
+    CKPT_AUTO(str) struct ckpt_str path = {0};
+    const struct ckpt_text holder = m->facts[i].path;
+    ckpt_str_add(&path, holder.s, holder.n);
+    ckpt_str_puts(&path, holder.n ? "." : "");
+    ckpt_str_puts(&path, name);
+    return path.failed ? CKPT_MODULE_NONE : ckpt_strmap_get(by_path, ckpt_str_text(&path));
+}
+
 const struct ckpt_value *ckpt_facts_attribute(const struct ckpt_facts *f, const char *name) {
     const struct ckpt_value *attributes = f->record ? f->record->attributes : NULL;
     return attributes ? ckpt_value_get(attributes, name) : NULL;
@@ -183,6 +220,8 @@ const struct ckpt_value *ckpt_facts_attribute(const struct ckpt_facts *f, const 
 bool ckpt_facts_allow(const struct ckpt_facts *f, const char *kind) {
     if (strcmp(kind, "other") == 0)
         return true;
+    if (strcmp(kind, "stack") == 0)
+        return !f->owns && f->path.n > 0;
     if (f->made_of && strncmp(kind, f->made_of, strlen(f->made_of)) == 0)
         return true;
     if (ckpt_is_layer(kind))

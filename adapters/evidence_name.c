@@ -5,6 +5,7 @@
  */
 #include <ctype.h>
 #include <string.h>
+#include <strings.h>
 
 #include "adapters/evidence.h"
 
@@ -54,6 +55,15 @@ struct ckpt_text ckpt_module_last_name(struct ckpt_text path) {
     const char *dot = memrchr(path.s, '.', path.n);
     const size_t skip = dot ? (size_t)(dot - path.s) + 1 : 0;
     return (struct ckpt_text){path.s + skip, path.n - skip};
+}
+
+bool ckpt_module_is_called(struct ckpt_text path, const char *word) {
+    const struct ckpt_text name = ckpt_module_last_name(path);
+    const size_t n = strlen(word);
+    for (size_t at = 0; at + n <= name.n; at++)
+        if (strncasecmp(name.s + at, word, n) == 0)
+            return true;
+    return false;
 }
 
 static struct ckpt_text without_last(struct ckpt_text path, struct ckpt_text last) {

@@ -191,6 +191,7 @@ static int adapt(struct ckpt_build *b, const struct ckpt_shaped *shaped, struct 
         .in_model = item->in_model,
         .mapped = item->mapped,
         .alias = shaped->alias,
+        .joined = item->made && item->made->nparts > 1,
         .torch_key = item->torch_key,
     };
     t->dtype = t->map.to;

@@ -110,6 +110,7 @@ struct ckpt_adapted {
     bool in_model;  /* belongs to model.safetensors (which may still be unable to hold its dtype) */
     bool alias;     /* a second name for a tensor of the model: a file, not in model.safetensors */
     bool mapped;    /* map= has changed its name */
+    bool joined;    /* what PyTorch has under torch_key the dialect joined of several sources */
     bool untouched; /* the source's own bytes in order: one part, contiguous walk, no element map */
     /* What was done, in order, NULL-terminated: "weight_norm" (computed); "rename" (by map= or a
      * rule), "renumber"; a rule's "transpose" (the permute of a matrix), "permute", "reshape",

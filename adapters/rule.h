@@ -34,7 +34,7 @@ enum ckpt_rule_op_kind {
     CKPT_RULE_SPLIT,     /* axis, count blocks, of which `which`: equal, or list: their lengths */
     CKPT_RULE_UNSTACK, /* axis, element `which`, without the axis; count 0: as many as there are */
     CKPT_RULE_CONCAT,  /* this source, then those of `join`, along axis */
-    CKPT_RULE_ZEROS,   /* list: the shape */
+    CKPT_RULE_ZEROS,   /* list: the shape; alike: the one that the source has by then */
     CKPT_RULE_WEIGHT_NORM, /* of this source as v and the one of `join` as g: rule_merge.c */
     CKPT_RULE_LORA,        /* this source, and those of `join` as its factors; b is added up along
                               axis, if that is not CKPT_LORA_NO_SUM */
@@ -45,7 +45,7 @@ enum ckpt_rule_op_kind {
 /* What a concat appends: a source by its key (captures of the match put in), or zeros. */
 struct ckpt_rule_join {
     struct ckpt_text key; /* .s NULL: zeros */
-    const int64_t *shape;
+    const int64_t *shape; /* of zeros; NULL: as the source's by then */
     uint32_t ndim;
 };
 
@@ -55,6 +55,7 @@ struct ckpt_rule_op {
     int64_t start, stop, step, count, which;
     const int64_t *list;
     uint32_t n;
+    bool alike;
     const struct ckpt_rule_join *join;
     uint32_t njoin;
 };

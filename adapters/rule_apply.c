@@ -204,16 +204,33 @@ static int fail_absent(struct ckpt_build *b, struct ckpt_text name) {
                      ckpt_build_did_you_mean(b, name, key, n));
 }
 
+/* Zeros in the shape of the other pieces, alone. The two may be the same. */
+static int zeros_like(struct ckpt_pieces *p, const struct ckpt_pieces *like, enum ckpt_dtype dtype,
+                      struct ckpt_err *err) {
+    int64_t shape[CKPT_NDIM_MAX];
+    const uint32_t ndim = like->at[0].view.ndim;
+    memcpy(shape, like->at[0].view.shape, ndim * sizeof *shape);
+    for (size_t i = 1; i < like->n; i++)
+        shape[like->axis] += like->at[i].view.shape[like->axis];
+    p->n = 0;
+    return ckpt_pieces_add_zeros(p, shape, ndim, dtype, err);
+}
+
 /* concat: the operations before it are done to each joined source as to the first. */
 static int join(struct apply *a, struct ckpt_rule *rule, const struct ckpt_rule_target *target,
                 uint32_t at, size_t item, int64_t index) {
     const struct ckpt_rule_op *op = &target->op[at];
     struct ckpt_err *err = a->b->err;
     const struct ckpt_text key = a->b->item[item].key;
+    const size_t nown = a->pieces.n;
     for (uint32_t k = 0; k < op->njoin; k++) {
         struct ckpt_text name = op->join[k].key;
         int rc;
-        if (!name.s) {
+        if (!name.s && !op->join[k].shape) {
+            struct ckpt_pieces own = a->pieces;
+            own.n = nown;
+            rc = zeros_like(&a->other, &own, a->b->item[item].tensor->dtype, err);
+        } else if (!name.s) {
             a->other.n = 0;
             rc = ckpt_pieces_add_zeros(&a->other, op->join[k].shape, op->join[k].ndim,
                                        a->b->item[item].tensor->dtype, err);
@@ -245,6 +262,8 @@ static int run(struct apply *a, struct ckpt_rule *rule, const struct ckpt_rule_t
         const struct ckpt_rule_op *op = &target->op[i];
         if (op->kind == CKPT_RULE_CONCAT) {
             rc = join(a, rule, target, i, item, index);
+        } else if (op->kind == CKPT_RULE_ZEROS && op->alike) {
+            rc = zeros_like(p, p, t->dtype, a->b->err);
         } else if (op->kind == CKPT_RULE_ZEROS) {
             p->n = 0;
             rc = ckpt_pieces_add_zeros(p, op->list, op->n, t->dtype, a->b->err);

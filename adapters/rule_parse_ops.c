@@ -118,8 +118,11 @@ static int read_join(const struct op_reader *o, const cJSON *v, struct ckpt_rule
         return join->key.s ? 0 : ckpt_fail_memory(o->r->err, "reading rules");
     }
     const cJSON *word = cJSON_IsArray(v) ? v->child : NULL;
-    if (!word || !cJSON_IsString(word) || strcmp(word->valuestring, "zeros") != 0 || !word->next ||
-        word->next->next)
+    if (!word || !cJSON_IsString(word) || strcmp(word->valuestring, "zeros") != 0)
+        return bad(o);
+    if (!word->next)
+        return 0;
+    if (word->next->next)
         return bad(o);
     const int rc = read_list(o, word->next, 0, &join->shape, &join->ndim);
     return rc == 0 && join->ndim == 0 ? bad(o) : rc;
@@ -146,7 +149,8 @@ static int read_concat(struct op_reader *o, struct ckpt_rule_op *op) {
 }
 
 static int read_zeros(struct op_reader *o, struct ckpt_rule_op *op) {
-    return take_list(o, 0, op);
+    op->alike = !o->arg;
+    return op->alike ? 0 : take_list(o, 0, op);
 }
 
 /* n keys, of what is computed with the source. */
@@ -192,8 +196,8 @@ static const struct op_row {
      "[\"split\", axis, blocks] or [\"split\", axis, [lengths, one may be -1]]"},
     {"unstack", CKPT_RULE_UNSTACK, read_axis, "[\"unstack\", axis]"},
     {"concat", CKPT_RULE_CONCAT, read_concat,
-     "[\"concat\", axis, [keys, or [\"zeros\", [shape]]]]"},
-    {"zeros", CKPT_RULE_ZEROS, read_zeros, "[\"zeros\", [shape]]"},
+     "[\"concat\", axis, [keys, or [\"zeros\", [shape]], or [\"zeros\"]]]"},
+    {"zeros", CKPT_RULE_ZEROS, read_zeros, "[\"zeros\", [shape]] or [\"zeros\"]"},
     {"weight_norm", CKPT_RULE_WEIGHT_NORM, read_weight_norm, "[\"weight_norm\", key of g]"},
     {"lora", CKPT_RULE_LORA, read_lora,
      "[\"lora\", key of a, key of b] or [\"lora\", key of a, key of b, axis of b to add up]"},
@@ -218,14 +222,15 @@ static int read_op(const struct ckpt_rule_reader *r, const cJSON *v, uint32_t nu
                      name->valuestring);
 }
 
-/* zeros can only begin a list, and there is one concat at most. */
+/* zeros of a shape can only begin a list, and there is one concat at most. */
 static int check_order(const struct ckpt_rule_reader *r, const struct ckpt_rule_op *op,
                        uint32_t n) {
     uint32_t concats = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (op[i].kind == CKPT_RULE_ZEROS && i > 0)
-            return ckpt_fail(r->err, -EINVAL, "%s: operation %u: zeros can only be the first",
-                             r->where, i + 1);
+        if (op[i].kind == CKPT_RULE_ZEROS && !op[i].alike && i > 0)
+            return ckpt_fail(r->err, -EINVAL,
+                             "%s: operation %u: zeros of a shape can only be the first", r->where,
+                             i + 1);
         concats += op[i].kind == CKPT_RULE_CONCAT;
     }
     return concats > 1 ? ckpt_fail(r->err, -EINVAL, "%s: \"ops\": more than one concat", r->where)

@@ -123,6 +123,11 @@ static int choose_named(struct ckpt_build *b, struct part *part, bool *chosen) {
     return 0;
 }
 
+/* flax's collection `params`: but for another, it holds modules, whatever they are called. */
+static bool is_params(struct part part) {
+    return ckpt_text_is(part.path.segment[part.depth - 1], "params");
+}
+
 /* By rule: into the named part, and once more if that is again such a dict. */
 static int choose_by_rule(struct ckpt_build *b) {
     struct ckpt_model *m = b->model;
@@ -132,10 +137,16 @@ static int choose_by_rule(struct ckpt_build *b) {
     if (!m->candidates)
         return ckpt_fail_memory(b->err, "choosing the model's part");
     int rc = choose_named(b, &part, &chosen);
+    const struct part outer = part;
+    const size_t ncandidates = m->ncandidates;
     if (rc == 0 && chosen)
         rc = choose_named(b, &part, &chosen);
     if (rc)
         return rc;
+    if (outer.depth > 0 && is_params(outer) && !is_params(part)) {
+        part = outer;
+        m->ncandidates = ncandidates;
+    }
     m->root = joined(&m->arena, part);
     return m->root.s ? 0 : ckpt_fail_memory(b->err, "choosing the model's part");
 }

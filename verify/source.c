@@ -145,9 +145,9 @@ static int set_shape(struct ckpt_param *p, const int64_t *shape, uint32_t ndim,
 int ckpt_source_param_init(struct ckpt_source_param *s, const struct ckpt_adapted *t,
                            struct ckpt_err *err) {
     memset(s, 0, sizeof(*s));
-    if (t->nparts != 1 || !t->part[0].source)
+    if (t->joined || t->nparts != 1 || !t->part[0].source)
         return ckpt_fail(err, -EOPNOTSUPP, "%.*s is joined from several tensors",
-                         CKPT_TEXT_ARGS(t->key));
+                         CKPT_TEXT_ARGS(t->torch_key));
     const struct ckpt_part *const part = &t->part[0];
     s->param = (struct ckpt_param){.name = t->torch_key, .read = read_source, .from = &s->naive};
     int rc = ckpt_naive_init(&s->naive, part->source, part->op, part->ntorch, err);

@@ -118,7 +118,7 @@ static void test_refusals(void **state) {
     refuse("remount", "remount", "unmount");
     refuse("root", "root", "needs a value");
     refuse("dialect=torhc", "torhc", "did you mean 'torch'");
-    refuse("dialect=qqq", "qqq", "auto, burn, openpi or torch");
+    refuse("dialect=qqq", "qqq", "auto, burn, openpi, flax or torch");
     refuse("nousr", "nousr", "--help"); /* what does nothing is not worth a suggestion */
     refuse("map_file=/", "map_file", "directory");
 }

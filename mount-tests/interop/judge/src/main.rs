@@ -23,6 +23,7 @@
 //!   judge linears FILE D HEADS KDIM VDIM                                no burn layer: a user's struct of four Linear
 //!   judge lstm|gru|rnn|bilstm|bigru|birnn FILE IN HIDDEN [LAYERS]       one layer, or Vec of LAYERS at the file's root
 //!   judge norms  FILE D tuple|vec                                       the ten layers of `norms` as a tuple, or as Vec<enum>
+//!   judge flax   FILE                                                 the model of fixtures/flax (flax.rs)
 //!   judge names                                                         parameter names and shapes of common burn layers
 //!
 //! Bytes (bytes.rs)
@@ -36,6 +37,7 @@
 //!   judge bench  FILE                 time to draw every tensor's bytes
 //!   judge benchlin FILE               same, with every 2-D *.weight transposed by the adapter
 mod bytes;
+mod flax;
 mod layers;
 mod mlp;
 mod parameters;
@@ -70,6 +72,7 @@ fn main() {
         (Some("bigru"), r) if r.len() == 3 || r.len() == 4 => layers::recurrent::<BiGru>(r),
         (Some("birnn"), r) if r.len() == 3 || r.len() == 4 => layers::recurrent::<BiRnn>(r),
         (Some("norms"), r) if r.len() == 3 => layers::norms(r),
+        (Some("flax"), [f]) => flax::flax(f),
         (Some("names"), []) => layers::names(),
         (Some("dump"), [f, w @ ..]) => bytes::dump(f, w),
         (Some("raw"), [f, n, w @ ..]) => bytes::raw(f, n, w),

@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""burn as the judge of dialect=flax: the model of fixtures/flax, adapted, loads through burn's plain store, nothing missing,
+nothing left over, and computes what flax recorded."""
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+
+import peer
+from mounted import fixture, options, run, safetensors
+
+TOLERANCE = 1e-5
+# A field of a Rust struct is in snake case; the rest of flax's names can be fields.
+NAMES = {"DenseGeneral_0": "project", "ConvTranspose_0": "up1", "ConvTranspose_1": "up2", "ConvTranspose_2": "up3", "ConvTranspose_3": "up4"}
+# As judge's `flax` puts the outputs one behind the other.
+ORDER = ["dense", "bare", "heads", "DenseGeneral_0", "conv1", "conv2", "conv3", "ConvTranspose_0", "ConvTranspose_1", "ConvTranspose_2",
+         "ConvTranspose_3", "embed", "layer_norm", "group_norm", "rms_norm", "batch_norm", "attention", "lstm", "gru", "layers"]
+
+
+def ask(judge, source, ending):
+    with tempfile.TemporaryDirectory() as d:
+        out = os.path.join(d, "model" + ending)
+        opts = options(*(f"map=^{old}\\.=>{new}." for old, new in NAMES.items()))
+        if ending == ".safetensors":
+            p = run("--export", out, *opts, source)
+        else:
+            with open(out, "wb") as f:
+                p = subprocess.run([os.environ["MOUNT_CKPT"], "--cat", "model.bpk", *opts, source], stdout=f, stderr=subprocess.PIPE)
+        assert p.returncode == 0, p.stderr
+        p = subprocess.run([judge, "flax", out], capture_output=True, text=True, timeout=300)
+    assert p.stdout.startswith("{"), f"judge: exit {p.returncode}: {p.stdout}{p.stderr}"
+    return json.loads(p.stdout)
+
+
+def wrong(said, outputs):
+    """What is wrong with judge's answer, layer by layer."""
+    if not said["ok"] or said["unused"]:
+        return [f"not all of it loaded: { {k: v for k, v in said.items() if k != 'y'} }"]
+    left, bad = said["y"], []
+    for name in ORDER:
+        y, left = left[: len(outputs[name])], left[len(outputs[name]):]
+        worst = max((abs(a - b) for a, b in zip(y, outputs[name])), default=0)
+        if len(y) != len(outputs[name]) or not worst <= TOLERANCE:
+            bad.append(f"{name}: off by {worst}")
+    return bad + ["more outputs than flax has"] * bool(left)
+
+
+def main():
+    judge = peer.judge()
+    outputs = {k[: -len(".output")]: struct.unpack(f"<{len(data) // 4}f", data)
+               for k, (_, _, data) in safetensors(fixture("flax", "expected.safetensors"))[0].items() if k.endswith(".output")}
+    assert sorted(outputs) == sorted(ORDER)
+    failed = 0
+    for source in ("model", "model.msgpack"):
+        for ending in (".safetensors", ".bpk"):
+            bad = wrong(ask(judge, fixture("flax", source), ending), outputs)
+            failed += bool(bad)
+            print(f"{'FAIL' if bad else 'ok  '} {source} {ending} {'; '.join(bad)}", flush=True)
+    sys.exit(1 if failed else 0)
+
+
+main()
