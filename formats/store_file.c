@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/log.h"
 #include "base/size.h"
 
 struct ckpt_store_file *ckpt_store_file_note(struct ckpt_arena *a, const char *directory,
@@ -55,16 +54,21 @@ static bool is_same(const struct ckpt_store_file *f, const struct stat *st) {
            st->st_mtim.tv_nsec == f->mtime.tv_nsec && st->st_dev == f->dev && st->st_ino == f->ino;
 }
 
+int ckpt_store_file_check_same(const struct ckpt_store_file *f, int fd, struct ckpt_err *err) {
+    struct stat st;
+    if (fstat(fd, &st) || !is_same(f, &st))
+        return ckpt_fail(err, -EIO, "%s has changed since the mount: unmount and mount again",
+                         f->name);
+    return 0;
+}
+
 int ckpt_store_file_open(const struct ckpt_store_file *f, struct ckpt_err *err) {
     CKPT_AUTO(fd) int fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return ckpt_fail(err, -EIO, "%s: cannot open: %s", f->name, strerror(errno));
-    struct stat st;
-    if (fstat(fd, &st) || !is_same(f, &st)) {
-        ckpt_log_once(f->name, "%s has changed since the mount; reads of it fail", f->name);
-        return ckpt_fail(err, -EIO, "%s has changed since the mount: unmount and mount again",
-                         f->name);
-    }
+    const int rc = ckpt_store_file_check_same(f, fd, err);
+    if (rc)
+        return rc;
     const int out = fd;
     fd = -1;
     return out;

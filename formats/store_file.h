@@ -30,5 +30,8 @@ int ckpt_store_file_check(const struct ckpt_store_file *f, uint64_t offset, uint
                           struct ckpt_err *err) CKPT_CHECKED;
 /* A descriptor, or negative: -EIO if it is not the file that was noted any more. */
 int ckpt_store_file_open(const struct ckpt_store_file *f, struct ckpt_err *err) CKPT_CHECKED;
+/* -EIO if the open file is not as it was noted: what has just been read of it is not to be used. */
+int ckpt_store_file_check_same(const struct ckpt_store_file *f, int fd,
+                               struct ckpt_err *err) CKPT_CHECKED;
 
 #endif

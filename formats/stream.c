@@ -49,7 +49,8 @@ int ckpt_stream_open(struct ckpt_stream *s, const struct ckpt_stored *stored,
     return s->window ? 0 : ckpt_fail_memory(err, "reading stored bytes");
 }
 
-/* Fills the window from the file. */
+/* Fills the window from the file, and looks at the file afterwards: one that is written to while a
+ * large chunk is decoded was still the same when it was opened. */
 static ssize_t read_window(struct ckpt_stream *s, size_t n, struct ckpt_err *err) {
     ssize_t got;
     do
@@ -61,7 +62,8 @@ static ssize_t read_window(struct ckpt_stream *s, size_t n, struct ckpt_err *err
         return ckpt_fail(err, -EIO,
                          "%s ends while being read, at byte %" PRIu64 ": it is truncated",
                          s->stored.file->name, s->stored.offset + s->at);
-    return got;
+    const int rc = ckpt_store_file_check_same(s->stored.file, s->fd, err);
+    return rc ? rc : got;
 }
 
 ssize_t ckpt_stream_next(struct ckpt_stream *s, const uint8_t **data, struct ckpt_err *err) {
