@@ -41,17 +41,20 @@ static bool is_telling(const struct ckpt_value *v) {
     return v->kind <= CKPT_VALUE_FLOAT;
 }
 
-/* An object made by a call with a few plain arguments shows as that call, "models.Color(1)", until
- * it is given a state. */
-static int show_arguments(struct pickle_vm *vm, struct ckpt_value *object,
-                          const struct ckpt_value *args) {
-    if (args->kind != CKPT_VALUE_TUPLE || args->seq.n == 0 || args->seq.n > SHOWN_ARGS_MAX)
-        return 0;
+static bool are_telling(const struct ckpt_value *args) {
+    if (args->seq.n > SHOWN_ARGS_MAX)
+        return false;
+    for (size_t i = 0; i < args->seq.n; i++)
+        if (!is_telling(args->seq.item[i]))
+            return false;
+    return true;
+}
+
+static int show_as_call(struct pickle_vm *vm, struct ckpt_value *object,
+                        const struct ckpt_value *args) {
     uint64_t weight = object->text.n / 64;
     for (size_t i = 0; i < args->seq.n; i++) {
         const struct ckpt_value *v = args->seq.item[i];
-        if (!is_telling(v))
-            return 0;
         weight += v->kind == CKPT_VALUE_STR || v->kind == CKPT_VALUE_BIGINT ? v->text.n / 64 : 0;
     }
     int rc = pickle_charge(vm, weight);
@@ -63,8 +66,32 @@ static int show_arguments(struct pickle_vm *vm, struct ckpt_value *object,
     return object->attributes->text.s ? 0 : pickle_fail_memory(vm);
 }
 
+static bool is_empty_dict(const struct ckpt_value *v) {
+    return v->kind == CKPT_VALUE_DICT && v->seq.n == 0;
+}
+
+/* A subclass of tuple is made of one tuple, one of CPython's own (torch.return_types) of a tuple
+ * and a dict. */
+static struct ckpt_value *parts_of(struct ckpt_value *args) {
+    const size_t n = args->seq.n;
+    const bool is_tuple = args->seq.item[0]->kind == CKPT_VALUE_TUPLE &&
+                          (n == 1 || (n == 2 && is_empty_dict(args->seq.item[1])));
+    return is_tuple ? args->seq.item[0] : args;
+}
+
+/* Until it is given a state, an object shows as what it was made of: a few plain arguments as that
+ * call, "models.Color(1)"; others as a tuple if torch_scan.c finds tensors there: the fields of a
+ * named tuple. */
+static int show_arguments(struct pickle_vm *vm, struct ckpt_value *object,
+                          struct ckpt_value *args) {
+    if (args->kind != CKPT_VALUE_TUPLE || args->seq.n == 0)
+        return 0;
+    return are_telling(args) ? show_as_call(vm, object, args)
+                             : pickle_keep_parts(vm, object, parts_of(args));
+}
+
 int pickle_call_apply(struct pickle_vm *vm, const struct ckpt_value *callee,
-                      const struct ckpt_value *args, struct ckpt_value **out) {
+                      struct ckpt_value *args, struct ckpt_value **out) {
     *out = NULL;
     count_call(vm, callee);
     if (callee->kind == CKPT_VALUE_GLOBAL && args->kind == CKPT_VALUE_TUPLE) {

@@ -98,12 +98,20 @@ static bool is_module_state(const struct ckpt_value *state) {
            pickle_is(pickle_dict_get(state, "_modules"), CKPT_VALUE_DICT);
 }
 
+int pickle_keep_parts(struct pickle_vm *vm, struct ckpt_value *object, struct ckpt_value *parts) {
+    object->attributes = parts;
+    return pickle_deepen(vm, object, parts);
+}
+
 static int keep_state(struct pickle_vm *vm, struct ckpt_value *target, struct ckpt_value *state) {
     struct ckpt_value *dict = state_dict(state);
     bool taken = false;
     const int rc = dict ? pickle_take_state(vm, target, dict, &taken) : 0;
     if (rc || taken)
         return rc;
+    if (!dict && state->kind == CKPT_VALUE_TUPLE && target->kind == CKPT_VALUE_OPAQUE &&
+        (!target->attributes || target->attributes->kind == CKPT_VALUE_TUPLE))
+        return pickle_keep_parts(vm, target, state);
     if (!dict || dict->seq.n == 0 || pickle_is(target->attributes, CKPT_VALUE_DICT))
         return 0;
     target->attributes = dict;

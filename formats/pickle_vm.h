@@ -135,12 +135,16 @@ void pickle_memo_fini(struct pickle_memo *m);
 
 /* pickle_call.c. `args` is what the stream gives as argument tuple, whatever it is. */
 int pickle_call_apply(struct pickle_vm *vm, const struct ckpt_value *callee,
-                      const struct ckpt_value *args, struct ckpt_value **out) CKPT_CHECKED;
+                      struct ckpt_value *args, struct ckpt_value **out) CKPT_CHECKED;
 const struct pickle_call *pickle_call_find(struct ckpt_text module, struct ckpt_text name);
 extern const struct pickle_call pickle_calls_python[], pickle_calls_plain[], pickle_calls_numpy[],
     pickle_calls_torch[];
 /* torch._utils._rebuild_* that we do not know: a tensor that can't be served. */
 extern const struct pickle_call pickle_call_unknown_rebuild;
+/* What an object without a dict of attributes consists of: a tuple, which shows
+ * only where torch_scan.c finds tensors in it. */
+int pickle_keep_parts(struct pickle_vm *vm, struct ckpt_value *object,
+                      struct ckpt_value *parts) CKPT_CHECKED;
 /* What BUILD does to a numpy array or dtype. */
 int pickle_build_numpy(struct pickle_vm *vm, struct ckpt_value *target,
                        const struct ckpt_value *state) CKPT_CHECKED;

@@ -124,8 +124,10 @@ enum torch_mark {
 /* The mark of v; scans what lies below once. weight: nodes when written out as a tree. */
 int torch_scan(struct ckpt_arena *a, struct ckpt_value *v, unsigned depth, enum torch_mark *mark,
                uint64_t *weight, struct ckpt_err *err) CKPT_CHECKED;
-/* An opaque object whose state is known: it is walked like a dict. */
+/* An opaque object whose attributes are known: it is walked like a dict. */
 bool torch_has_state(const struct ckpt_value *v);
+/* One of whose state or parts, a tuple, something is known. */
+bool torch_has_content(const struct ckpt_value *v);
 
 /* A walk over the value graph: the path to where it is, and its bounds. */
 struct torch_walk {

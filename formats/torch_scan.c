@@ -31,11 +31,16 @@ bool torch_has_state(const struct ckpt_value *v) {
     return v->kind == CKPT_VALUE_OPAQUE && pickle_is(v->attributes, CKPT_VALUE_DICT);
 }
 
+bool torch_has_content(const struct ckpt_value *v) {
+    return torch_has_state(v) ||
+           (v->kind == CKPT_VALUE_OPAQUE && pickle_is(v->attributes, CKPT_VALUE_TUPLE));
+}
+
 /* An object that refers to one above it (a child to its parent) shows the parent's class there: it
  * gets an object without state in its place. */
 static int cut_cycle(struct ckpt_arena *a, struct ckpt_value **item, struct ckpt_err *err) {
     const struct pickle_object *above = (const struct pickle_object *)*item;
-    if (!torch_has_state(*item) || above->mark != TORCH_ON_PATH)
+    if (!torch_has_content(*item) || above->mark != TORCH_ON_PATH)
         return 0;
     struct pickle_object *leaf = ckpt_arena_alloc(a, sizeof *leaf);
     if (!leaf)
@@ -49,7 +54,9 @@ static int cut_cycle(struct ckpt_arena *a, struct ckpt_value **item, struct ckpt
 static int scan_items(struct ckpt_arena *a, struct ckpt_value *v, unsigned depth,
                       struct ckpt_err *err) {
     struct pickle_object *o = (struct pickle_object *)v;
-    const struct ckpt_value *from = ckpt_value_shown(v);
+    const bool has_parts =
+        v->kind == CKPT_VALUE_OPAQUE && pickle_is(v->attributes, CKPT_VALUE_TUPLE);
+    const struct ckpt_value *from = has_parts ? v->attributes : ckpt_value_shown(v);
     enum torch_mark result = TORCH_PLAIN;
     uint64_t weight = 1;
     uint32_t height = 0;
@@ -67,6 +74,11 @@ static int scan_items(struct ckpt_arena *a, struct ckpt_value *v, unsigned depth
         weight = saturating_add(weight, w);
         if (from->seq.item[i]->depth + 1 > height)
             height = from->seq.item[i]->depth + 1;
+    }
+    v->b = has_parts && result == TORCH_MIXED;
+    if (has_parts && !v->b) { /* its class says more than what it was made of */
+        weight = 1;
+        height = 0;
     }
     o->mark = (uint8_t)result;
     o->weight = weight;
@@ -105,7 +117,7 @@ int torch_scan(struct ckpt_arena *a, struct ckpt_value *v, unsigned depth, enum 
         *weight += v->text.n / TEXT_PER_NODE;
         return 0;
     case CKPT_VALUE_OPAQUE:
-        if (torch_has_state(v))
+        if (torch_has_content(v))
             break;
         v->depth = 0;
         return 0;

@@ -15,6 +15,7 @@
  *     container with tensors          its items, each one segment further down
  *     opaque object with a state      as a dict of that state, and a note of its class; one that
  *                                     holds tensors is walked where it is met first
+ *     one made of others              as a tuple of them where there are tensors (named tuples)
  *     container met inside itself     listed as unsupported
  */
 
@@ -121,7 +122,7 @@ static int note_class(struct torch_walk *w, const struct ckpt_value *v) {
 /* Notes the opaque objects in a part without tensors. Its weight was counted before. */
 static int note_opaque(struct torch_walk *w, struct ckpt_value *v) {
     const int rc = v->kind == CKPT_VALUE_OPAQUE ? note_class(w, v) : 0;
-    if (rc || v->depth == 0 || !(is_container(v) || torch_has_state(v)))
+    if (rc || v->depth == 0 || !(is_container(v) || torch_has_content(v)))
         return rc;
     return each_item(w, v, note_opaque);
 }

@@ -60,9 +60,12 @@ struct ckpt_text ckpt_value_path_segment(struct ckpt_arena *a, const struct ckpt
 /* "module.Class(1, 'a')": a call with the arguments in a tuple. */
 struct ckpt_text ckpt_value_call(struct ckpt_arena *a, struct ckpt_text callee,
                                  const struct ckpt_value *args);
-/* The value that v shows as: of an opaque object what stands for it, else v itself. */
+/* The value that v shows as: of an opaque object what stands for it, else v itself. The parts that
+ * an object was made of, a tuple, stand for it only where .b says so. */
 static inline const struct ckpt_value *ckpt_value_shown(const struct ckpt_value *v) {
-    return v->kind == CKPT_VALUE_OPAQUE && v->attributes ? v->attributes : v;
+    const bool is_shown = v->kind == CKPT_VALUE_OPAQUE && v->attributes &&
+                          (v->attributes->kind != CKPT_VALUE_TUPLE || v->b);
+    return is_shown ? v->attributes : v;
 }
 /* JSON: tuples and sets as arrays, keys that are not strings by their Python repr, big ints in
  * full, non-finite floats as strings, opaque objects as the state they hold or else as a string

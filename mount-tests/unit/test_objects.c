@@ -39,18 +39,6 @@ static void test_tensors_in_objects(void **state) {
     ckpt_checkpoint_close(c);
 }
 
-/* What torch.compile wrapped is the module itself. */
-static void test_compiled(void **state) {
-    struct ckpt_checkpoint *c = open_or_fail(FOLDER "compiled_full.pt");
-    (void)state;
-    assert_int_equal(c->ntensors, 2);
-    assert_string_equal(c->tensors[0].key.s, "0.weight");
-    assert_int_equal(c->nmodules, 2);
-    assert_string_equal(c->modules[1].cls.s, "torch.nn.modules.linear.Linear");
-    assert_int_equal(c->nopaque, 0);
-    ckpt_checkpoint_close(c);
-}
-
 static void check_json(const struct ckpt_checkpoint *c, const char *key, const char *expected) {
     struct ckpt_str json = {0};
     struct ckpt_json_out w = {.out = &json};
@@ -62,6 +50,33 @@ static void check_json(const struct ckpt_checkpoint *c, const char *key, const c
     assert_true(ckpt_value_json(&w, c->values[i].value));
     assert_string_equal(ckpt_str_text(&json).s, expected);
     ckpt_str_fini(&json);
+}
+
+/* Objects without a state show what they were made of where there are tensors in it. */
+static void test_tensors_in_arguments(void **state) {
+    static const char *const keys[] = {"adam.1.w", "adam.2", "pair.0",     "max.0",
+                                       "max.1",    "made.0", "partial.1.0"};
+    struct ckpt_checkpoint *c = open_or_fail(FOLDER "named_tuples.pt");
+    (void)state;
+    assert_int_equal(c->ntensors, sizeof keys / sizeof *keys);
+    for (size_t i = 0; i < c->ntensors; i++)
+        assert_string_equal(c->tensors[i].key.s, keys[i]);
+    check_json(c, "point", "\"trainer.Point\"");
+    assert_int_equal(c->nopaque, 6);
+    assert_int_equal(c->nunsupported, 0);
+    ckpt_checkpoint_close(c);
+}
+
+/* What torch.compile wrapped is the module itself. */
+static void test_compiled(void **state) {
+    struct ckpt_checkpoint *c = open_or_fail(FOLDER "compiled_full.pt");
+    (void)state;
+    assert_int_equal(c->ntensors, 2);
+    assert_string_equal(c->tensors[0].key.s, "0.weight");
+    assert_int_equal(c->nmodules, 2);
+    assert_string_equal(c->modules[1].cls.s, "torch.nn.modules.linear.Linear");
+    assert_int_equal(c->nopaque, 0);
+    ckpt_checkpoint_close(c);
 }
 
 static void test_objects_as_values(void **state) {
@@ -150,6 +165,7 @@ static void test_danger_table(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tensors_in_objects),
+        cmocka_unit_test(test_tensors_in_arguments),
         cmocka_unit_test(test_compiled),
         cmocka_unit_test(test_objects_as_values),
         cmocka_unit_test(test_globals),
