@@ -5,21 +5,18 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Copies src to dst (cap bytes, NUL included); control bytes become \xNN so that a hostile name
- * cannot break the one line or drive the terminal. */
+#include "base/text.h"
+
+/* Copies src to dst (cap bytes, NUL included); what a terminal would obey is escaped, so that a
+ * hostile name cannot break the one line. */
 static void copy_one_line(char *dst, size_t cap, const char *src) {
-    static const char hex[] = "0123456789abcdef";
+    char shown[CKPT_SHOWN_MAX];
     size_t n = 0;
-    for (; *src && n + 5 < cap; src++) {
-        const unsigned char c = (unsigned char)*src;
-        if (c >= 0x20 && c != 0x7f) {
-            dst[n++] = (char)c;
-            continue;
-        }
-        dst[n++] = '\\';
-        dst[n++] = 'x';
-        dst[n++] = hex[c >> 4];
-        dst[n++] = hex[c & 15];
+    for (size_t left = strlen(src); left > 0 && n + CKPT_SHOWN_MAX < cap;) {
+        const size_t used = ckpt_utf8_show(shown, src, left);
+        n += (size_t)(stpcpy(dst + n, shown) - (dst + n));
+        src += used;
+        left -= used;
     }
     dst[n] = '\0';
 }

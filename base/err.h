@@ -15,11 +15,12 @@
 
 struct ckpt_err {
     int code;                 /* negative errno; 0: no error yet */
-    char text[CKPT_ERR_TEXT]; /* one line: control bytes are shown as \xNN */
+    char text[CKPT_ERR_TEXT]; /* one line: see ckpt_utf8_show */
 };
 
 /* Fills *err (which may be NULL) and returns code, so that `return ckpt_fail(...)` is one line.
- * code is a negative errno. Control bytes in the formatted text are escaped. */
+ * code is a negative errno. What a terminal would obey in the formatted text is
+ * escaped. */
 int ckpt_fail(struct ckpt_err *err, int code, const char *fmt, ...) CKPT_PRINTF(3, 4);
 
 /* Puts "PREFIX: " before the sentence already in *err and returns err->code. For a caller that

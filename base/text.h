@@ -35,6 +35,17 @@ uint64_t ckpt_text_hash(const void *s, size_t n);
 /* The length of the valid UTF-8 prefix of s (n if all of it is valid). Surrogates are invalid. */
 size_t ckpt_utf8_valid(const void *s, size_t n);
 
+/* The code point that begins at s (n > 0 bytes), and its bytes; a byte that begins none counts as
+ * one, with *used 1. */
+uint32_t ckpt_utf8_next(const char *s, size_t n, size_t *used);
+
+#define CKPT_SHOWN_MAX 8 /* bytes that a shown character takes at most, its NUL included */
+
+/* The character that begins at s as people are shown it, in `shown`: as it is, or escaped (\xNN,
+ * \uNNNN) if it is no UTF-8 or if a terminal would obey it: control characters, ends of lines, and
+ * the marks that make text run the other way. Returns the bytes of s that it takes. */
+size_t ckpt_utf8_show(char shown[CKPT_SHOWN_MAX], const char *s, size_t n);
+
 /* Jaro similarity of two names, 0..1, for "did you mean". */
 double ckpt_text_similarity(struct ckpt_text a, struct ckpt_text b);
 /* The index of the candidate most like name (similarity >= 0.7), or -1. */

@@ -1,34 +1,10 @@
 #include "fs/show.h"
 
-#include <inttypes.h>
-
-/* The code point that begins at s, and its bytes; a byte that begins none counts as one. */
-static uint32_t decode(const char *s, size_t n, size_t *used) {
-    const unsigned char *p = (const unsigned char *)s;
-    const unsigned len = p[0] < 0xc0 ? 1 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
-    *used = 1;
-    if (len == 1 || len > n)
-        return p[0];
-    uint32_t c = p[0] & (0xffu >> (len + 1));
-    for (unsigned i = 1; i < len; i++)
-        c = c << 6 | (p[i] & 0x3f);
-    *used = len;
-    return c;
-}
-
-static bool is_obeyed(uint32_t c) {
-    return c < 0x20 || (c >= 0x7f && c < 0xa0) || (c >= 0x202a && c <= 0x202e) ||
-           (c >= 0x2066 && c <= 0x2069) || c == 0x200e || c == 0x200f;
-}
-
 void ckpt_show_text(struct ckpt_str *out, struct ckpt_text t) {
-    size_t used;
-    for (size_t i = 0; i < t.n; i += used) {
-        const uint32_t c = decode(t.s + i, t.n - i, &used);
-        if (!is_obeyed(c) && (c < 0x80 || used > 1))
-            ckpt_str_add(out, t.s + i, used);
-        else
-            ckpt_str_printf(out, c < 0x100 ? "\\x%02x" : "\\u%04x", (unsigned)c);
+    char shown[CKPT_SHOWN_MAX];
+    for (size_t i = 0; i < t.n;) {
+        i += ckpt_utf8_show(shown, t.s + i, t.n - i);
+        ckpt_str_puts(out, shown);
     }
 }
 
@@ -83,7 +59,7 @@ unsigned ckpt_show_width(struct ckpt_text t) {
     unsigned width = 0;
     size_t used;
     for (size_t i = 0; i < t.n; i += used)
-        width += char_width(decode(t.s + i, t.n - i, &used));
+        width += char_width(ckpt_utf8_next(t.s + i, t.n - i, &used));
     return width;
 }
 
@@ -92,7 +68,7 @@ static size_t head_bytes(struct ckpt_text t, unsigned width, unsigned *taken) {
     size_t i = 0, used;
     *taken = 0;
     while (i < t.n) {
-        const unsigned w = char_width(decode(t.s + i, t.n - i, &used));
+        const unsigned w = char_width(ckpt_utf8_next(t.s + i, t.n - i, &used));
         if (*taken + w > width)
             break;
         *taken += w;
@@ -106,7 +82,7 @@ static size_t tail_start(struct ckpt_text t, unsigned all, unsigned width, unsig
     size_t i = 0, used;
     unsigned passed = 0;
     while (i < t.n && all - passed > width) {
-        passed += char_width(decode(t.s + i, t.n - i, &used));
+        passed += char_width(ckpt_utf8_next(t.s + i, t.n - i, &used));
         i += used;
     }
     *taken = all - passed;

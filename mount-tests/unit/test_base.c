@@ -130,6 +130,11 @@ static void errors(void **state) {
     assert_int_equal(err.code, -EINVAL);
     assert_int_equal(ckpt_fail_in(&err, "%s", "shard"), -EINVAL);
     assert_string_equal(err.text, "shard: tensor \"a\\x0ab\\x1b[31m\\x7f\"");
+    ckpt_fail(&err, -EINVAL, "%s",
+              "\xc2\x9b"
+              "2J \xe2\x80\xa8 \xe2\x80\xae \xe2\x81\xa6 \xd8\x9c h\xc3\xa9 \xe2\n \xff");
+    assert_string_equal(err.text,
+                        "\\x9b2J \\u2028 \\u202e \\u2066 \\u061c h\xc3\xa9 \\xe2\\x0a \\xff");
     assert_int_equal(ckpt_fail(NULL, -EIO, "nobody asks"), -EIO);
     assert_int_equal(ckpt_fail_memory(&err, "testing"), -ENOMEM);
     char longer[3 * CKPT_ERR_TEXT];

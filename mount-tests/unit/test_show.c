@@ -29,6 +29,8 @@ static void test_escapes(void **state) {
     check_text("\xe2\x80\xae"
                "txt",
                6, "\\u202etxt");
+    check_text("\xe2\x80\xa9", 3, "\\u2029"); /* ends a paragraph */
+    check_text("\xe2\n\033", 3, "\\xe2\\x0a\\x1b");
     check_text("h\xc3\xa9", 3, "h\xc3\xa9");
     check_text("\xff", 1, "\\xff");
     check_text("\xe2\x80", 2, "\\xe2\\x80"); /* cut off */
