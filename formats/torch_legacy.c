@@ -20,6 +20,11 @@
 #define PROTOCOL_VERSION 1001
 #define MAGIC_BYTES_MAX 64 /* more than any protocol needs for the magic number */
 
+/* Protocols 0 and 1 begin without a header, with the number in decimal. */
+static bool may_be_magic(uint8_t first) {
+    return first == 0x80 || first == 'L';
+}
+
 /* Of a file's own bytes, so a copy of them is what is looked at. */
 static bool is_magic(const uint8_t *bytes, size_t n) {
     struct ckpt_arena scratch = {0};
@@ -27,7 +32,8 @@ static bool is_magic(const uint8_t *bytes, size_t n) {
     uint8_t head[MAGIC_BYTES_MAX];
     size_t consumed;
     const size_t most = n < sizeof head ? n : sizeof head;
-    const bool is = n > 2 && ckpt_mapped_copy(head, bytes, most, NULL) == 0 && head[0] == 0x80 &&
+    const bool is = n > 2 && ckpt_mapped_copy(head, bytes, most, NULL) == 0 &&
+                    may_be_magic(head[0]) &&
                     ckpt_pickle_run(head, most, NULL, &scratch, &consumed, &v, NULL) == 0 &&
                     v->kind == CKPT_VALUE_BIGINT && ckpt_text_is(v->text, MAGIC_DIGITS);
     ckpt_arena_fini(&scratch);
