@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -40,6 +41,20 @@ static void show_progress(uint64_t done, uint64_t size) {
     const int full = percent * BAR / 100;
     fprintf(stderr, "\r[%.*s%*s] %3d%%%s", full, "########################################",
             BAR - full, "", percent, percent == 100 ? "\n" : "");
+}
+
+/* Better refused now than when the disk is full. Filesystems that can't tell say 0 blocks. */
+static int check_room(int fd, uint64_t size, const char *out, struct ckpt_err *err) {
+    struct statvfs fs;
+    if (fstatvfs(fd, &fs) != 0 || fs.f_blocks == 0)
+        return 0;
+    uint64_t room;
+    if (__builtin_mul_overflow(fs.f_bavail, fs.f_frsize, &room) || size <= room)
+        return 0;
+    return ckpt_fail(err, -ENOSPC,
+                     "%s would have %llu bytes, and its filesystem has room for %llu: free some or "
+                     "choose another folder",
+                     out, (unsigned long long)size, (unsigned long long)room);
 }
 
 static int write_all(struct ckpt_session *s, struct ckpt_vfile *f, int fd, struct ckpt_err *err) {
@@ -105,7 +120,9 @@ static int export_to(struct ckpt_session *s, struct ckpt_vfile *f, const char *o
     if (fd < 0)
         return ckpt_fail(err, -errno, "making a file beside %s: %s", out, strerror(errno));
     catch_signals();
-    int rc = write_all(s, f, fd, err);
+    int rc = check_room(fd, ckpt_vfile_size(f), out, err);
+    if (rc == 0)
+        rc = write_all(s, f, fd, err);
     if (rc == 0)
         rc = commit(fd, temporary, out, err);
     if (rc < 0)

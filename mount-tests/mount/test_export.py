@@ -21,6 +21,14 @@ def test_failures_leave_nothing():
         assert p.returncode != 0 and len(p.stderr.strip().split("\n")) == 1, p.stderr
 
 
+def test_more_than_there_is_room_for():
+    with tempfile.TemporaryDirectory() as d:
+        p = run("--export", os.path.join(d, "out.safetensors"), fixture("pt", "bad_dims_giant_expand.pt"))
+        assert p.returncode == 2 and os.listdir(d) == [], (p.returncode, p.stderr)
+        lines = p.stderr.strip().split("\n")
+        assert "would have 17592186" in lines[-1] and "has room for" in lines[-1], p.stderr
+
+
 def test_never_over_the_source():
     with tempfile.TemporaryDirectory() as d:
         source = shutil.copy(fixture("a1", "a1.safetensors"), d)
