@@ -39,7 +39,7 @@ static int lay_out(struct ckpt_build *b, struct ckpt_adapted *t, uint32_t keep,
     if (middle.n)
         n += split(middle, segment + n);
     n += split(last, segment + n);
-    t->path = (struct ckpt_path){segment, n};
+    t->path = (struct ckpt_path){.segment = segment, .n = n};
     return 0;
 }
 

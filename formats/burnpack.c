@@ -21,7 +21,7 @@ static bool add_scalar(struct ckpt_checkpoint *c, const struct ckpt_bpk_scalar *
         return false;
     *segment = s->key;
     *value = s->value;
-    return ckpt_checkpoint_add_value(c, (struct ckpt_path){segment, 1}, value) == 0;
+    return ckpt_checkpoint_add_value(c, (struct ckpt_path){.segment = segment, .n = 1}, value) == 0;
 }
 
 static bool add_rest(struct ckpt_checkpoint *c, const struct ckpt_bpk_table *t) {

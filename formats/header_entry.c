@@ -111,7 +111,7 @@ static bool key_path(struct ckpt_arena *a, struct ckpt_text key, struct ckpt_pat
     if (!segment)
         return false;
     *segment = key;
-    *path = (struct ckpt_path){segment, 1};
+    *path = (struct ckpt_path){.segment = segment, .n = 1};
     return true;
 }
 

@@ -80,7 +80,7 @@ bool ckpt_orbax_path(const struct ckpt_orbax_item *it, const struct ckpt_text *s
         all[0] = ckpt_text_of(it->name);
     if (n)
         memcpy(all + own, segment, n * sizeof *all);
-    *out = (struct ckpt_path){all, n + own};
+    *out = (struct ckpt_path){.segment = all, .n = n + own};
     return true;
 }
 

@@ -100,7 +100,7 @@ static int add_leaf(struct parser *p) {
     if (!segments || !list)
         return fail_memory(p->err);
     memcpy(segments, p->segment, p->n * sizeof *segments);
-    p->leaf.path = (struct ckpt_path){segments, p->n};
+    p->leaf.path = (struct ckpt_path){.segment = segments, .n = p->n};
     m->leaf = list;
     m->leaf[m->n++] = p->leaf;
     return 0;

@@ -151,7 +151,7 @@ static int call_rebuild_tensor_v3(struct pickle_vm *vm, const struct ckpt_value 
     return 0;
 }
 
-/* _rebuild_parameter(tensor, ...): the tensor itself; its Python attributes don't matter. */
+/* _rebuild_parameter(tensor, ...): the tensor itself. */
 static int call_rebuild_parameter(struct pickle_vm *vm, const struct ckpt_value *args,
                                   struct ckpt_value **out) {
     struct ckpt_value *tensor = pickle_arg_at(args, 0);
@@ -159,6 +159,16 @@ static int call_rebuild_parameter(struct pickle_vm *vm, const struct ckpt_value 
         return bad_tensor(vm, "a parameter whose first argument is not a tensor", out);
     *out = tensor;
     return 0;
+}
+
+/* _rebuild_parameter_with_state(tensor, requires_grad, hooks, state): the same; of its Python
+ * attributes only what is lost matters. */
+static int call_rebuild_with_state(struct pickle_vm *vm, const struct ckpt_value *args,
+                                   struct ckpt_value **out) {
+    const int rc = call_rebuild_parameter(vm, args, out);
+    if (rc == 0)
+        (*out)->attributes = pickle_state_dict(pickle_arg_at(args, 3));
+    return rc;
 }
 
 static pickle_call_fn call_rebuild_from_type;
@@ -174,7 +184,10 @@ static int call_rebuild_from_type(struct pickle_vm *vm, const struct ckpt_value 
     if (!call || call->run == call_rebuild_from_type ||
         !ckpt_text_is(ckpt_text_of(call->module), "torch._utils"))
         return 0;
-    return call->run(vm, inner, out);
+    const int rc = call->run(vm, inner, out);
+    if (rc == 0 && pickle_is(*out, CKPT_PICKLE_TENSOR) && !(*out)->attributes)
+        (*out)->attributes = pickle_state_dict(pickle_arg_at(args, 3));
+    return rc;
 }
 
 /* _rebuild_qtensor(storage, offset, size, stride, quantiser, ...) */
@@ -283,7 +296,7 @@ const struct pickle_call pickle_calls_torch[] = {
     {"torch._utils", "_rebuild_tensor_v2", call_rebuild_tensor},
     {"torch._utils", "_rebuild_tensor_v3", call_rebuild_tensor_v3},
     {"torch._utils", "_rebuild_parameter", call_rebuild_parameter},
-    {"torch._utils", "_rebuild_parameter_with_state", call_rebuild_parameter},
+    {"torch._utils", "_rebuild_parameter_with_state", call_rebuild_with_state},
     {"torch._utils", "_rebuild_qtensor", call_rebuild_qtensor},
     {"torch._utils", "_rebuild_sparse_tensor", call_rebuild_sparse},
     {"torch._utils", "_rebuild_sparse_csr_tensor", call_rebuild_sparse},

@@ -80,9 +80,8 @@ int pickle_append(struct pickle_vm *vm, struct ckpt_value *target, struct ckpt_v
     return rc;
 }
 
-/* The attributes in a BUILD state: a dict, or (dict or None, dict of slots). */
-static struct ckpt_value *state_dict(struct ckpt_value *state) {
-    if (state->kind == CKPT_VALUE_DICT)
+struct ckpt_value *pickle_state_dict(struct ckpt_value *state) {
+    if (!state || state->kind == CKPT_VALUE_DICT)
         return state;
     if (state->kind != CKPT_VALUE_TUPLE || state->seq.n != 2)
         return NULL;
@@ -104,7 +103,7 @@ int pickle_keep_parts(struct pickle_vm *vm, struct ckpt_value *object, struct ck
 }
 
 static int keep_state(struct pickle_vm *vm, struct ckpt_value *target, struct ckpt_value *state) {
-    struct ckpt_value *dict = state_dict(state);
+    struct ckpt_value *dict = pickle_state_dict(state);
     bool taken = false;
     const int rc = dict ? pickle_take_state(vm, target, dict, &taken) : 0;
     if (rc || taken)

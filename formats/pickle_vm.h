@@ -145,6 +145,8 @@ extern const struct pickle_call pickle_call_unknown_rebuild;
  * only where torch_scan.c finds tensors in it. */
 int pickle_keep_parts(struct pickle_vm *vm, struct ckpt_value *object,
                       struct ckpt_value *parts) CKPT_CHECKED;
+/* The attributes in a state (or NULL): a dict, or (dict or None, dict of slots); else NULL. */
+struct ckpt_value *pickle_state_dict(struct ckpt_value *state);
 /* What BUILD does to a numpy array or dtype. */
 int pickle_build_numpy(struct pickle_vm *vm, struct ckpt_value *target,
                        const struct ckpt_value *state) CKPT_CHECKED;

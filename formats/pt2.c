@@ -120,7 +120,7 @@ static struct ckpt_path make_path(struct archive *x, const struct ckpt_text *mod
         segment[n++] = *model;
     if (segment)
         segment[n++] = e->key;
-    return (struct ckpt_path){segment, n};
+    return (struct ckpt_path){.segment = segment, .n = n};
 }
 
 static int read_config(struct archive *x, const struct ckpt_zip_entry *e,

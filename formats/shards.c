@@ -122,7 +122,7 @@ static int leave_out(struct reader *r, struct ckpt_text key, struct ckpt_text re
     if (!segment)
         return fail_memory(r->err);
     *segment = key;
-    const struct ckpt_path path = {segment, 1};
+    const struct ckpt_path path = {.segment = segment, .n = 1};
     return ckpt_checkpoint_add_unsupported(r->c, path, reason) ? fail_memory(r->err) : 0;
 }
 

@@ -17,6 +17,8 @@
 struct ckpt_path {
     const struct ckpt_text *segment;
     uint32_t n;
+    uint32_t bare; /* bit i: segment i is no string in the source but an index or another key; of
+                      the first 32, for messages */
 };
 
 struct ckpt_tensor {

@@ -134,12 +134,18 @@ struct torch_walk {
     struct torch_reader *r;
     struct ckpt_text segment[CKPT_LIMIT_PICKLE_DEPTH + 2];
     uint32_t depth;
+    uint32_t bare;  /* as in ckpt_path */
     uint64_t nodes; /* visited; CKPT_LIMIT_WALK_NODES */
     struct ckpt_err *err;
 };
+/* Goes a segment down; left by w->depth--. The caller sees to its bound. */
+void torch_walk_enter(struct torch_walk *w, struct ckpt_text segment, bool bare);
 int torch_walk_count(struct torch_walk *w, uint64_t n) CKPT_CHECKED;
 /* A copy of the path so far, in the checkpoint's arena; .segment NULL when out of memory. */
 struct ckpt_path torch_walk_path(const struct torch_walk *w);
+
+/* Lists the tensors in the attributes of a container or tensor, which are not shown. */
+int torch_walk_attributes(struct torch_walk *w, const struct ckpt_value *v) CKPT_CHECKED;
 
 /* torch_tree.c: the whole value graph of a checkpoint -> tensors, values, modules, notes. */
 int torch_tree_read(struct torch_reader *r, struct ckpt_value *root,
@@ -149,7 +155,7 @@ int torch_tree_read(struct torch_reader *r, struct ckpt_value *root,
  * model.safetensors. */
 int torch_tree_add(struct torch_reader *r, struct ckpt_path path, struct ckpt_value *v,
                    struct ckpt_err *err) CKPT_CHECKED;
-int torch_tree_check(const struct ckpt_checkpoint *c, struct ckpt_err *err) CKPT_CHECKED;
+int torch_tree_check(struct ckpt_checkpoint *c, struct ckpt_err *err) CKPT_CHECKED;
 /* torch_module.c: a module's state dict, one segment a tensor, and its rows in the module table. */
 int torch_module_read(struct torch_walk *w, struct ckpt_value *module) CKPT_CHECKED;
 

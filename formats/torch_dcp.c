@@ -162,7 +162,7 @@ static int path_of(struct dcp *d, const struct ckpt_value *name, struct ckpt_pat
         if (!segment[i].s)
             return fail_memory(d);
     }
-    *path = (struct ckpt_path){segment, (uint32_t)n};
+    *path = (struct ckpt_path){.segment = segment, .n = (uint32_t)n};
     return segment ? 0 : fail_memory(d);
 }
 

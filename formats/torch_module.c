@@ -47,7 +47,7 @@ static int push_entry(struct torch_walk *w, const struct place *at, struct ckpt_
     const struct ckpt_text segment = dotted(w, at->path, name);
     if (!segment.s)
         return ckpt_fail_memory(w->err, "reading modules");
-    w->segment[w->depth++] = segment;
+    torch_walk_enter(w, segment, false);
     *path = torch_walk_path(w);
     w->depth--;
     return path->segment ? 0 : ckpt_fail_memory(w->err, "reading modules");
@@ -59,6 +59,16 @@ static int leave_out(struct torch_walk *w, struct ckpt_path path, const char *re
                : ckpt_fail_memory(w->err, "reading modules");
 }
 
+static int add_tensor(struct torch_walk *w, struct ckpt_path path, int32_t module,
+                      const struct ckpt_value *v) {
+    int rc = torch_tensor_add(w->r, path, v->format, module, w->err);
+    torch_walk_enter(w, path.segment[path.n - 1], false);
+    if (rc == 0)
+        rc = torch_walk_attributes(w, v);
+    w->depth--;
+    return rc;
+}
+
 static int add_entry(struct torch_walk *w, const struct place *at, int32_t module,
                      const struct ckpt_value *name, const struct ckpt_value *v) {
     struct ckpt_path path;
@@ -68,7 +78,7 @@ static int add_entry(struct torch_walk *w, const struct place *at, int32_t modul
     if (rc)
         return rc;
     if (v->kind == CKPT_PICKLE_TENSOR)
-        return torch_tensor_add(w->r, path, v->format, module, w->err);
+        return add_tensor(w, path, module, v);
     return leave_out(w, path, "a parameter or buffer that is not a tensor");
 }
 

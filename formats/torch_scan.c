@@ -51,6 +51,20 @@ static int cut_cycle(struct ckpt_arena *a, struct ckpt_value **item, struct ckpt
     return 0;
 }
 
+/* Attributes beside the items of a dict or list (a subclass of them) are not shown, but a container
+ * whose attributes hold tensors must be walked, so that they are listed. */
+static int scan_attributes(struct ckpt_arena *a, const struct ckpt_value *v, unsigned depth,
+                           enum torch_mark *result, struct ckpt_err *err) {
+    enum torch_mark mark = TORCH_PLAIN;
+    uint64_t weight;
+    if (v->kind == CKPT_VALUE_OPAQUE || !pickle_is(v->attributes, CKPT_VALUE_DICT))
+        return 0;
+    const int rc = torch_scan(a, v->attributes, depth + 1, &mark, &weight, err);
+    if (mark == TORCH_MIXED)
+        *result = TORCH_MIXED;
+    return rc;
+}
+
 static int scan_items(struct ckpt_arena *a, struct ckpt_value *v, unsigned depth,
                       struct ckpt_err *err) {
     struct pickle_object *o = (struct pickle_object *)v;
@@ -75,6 +89,9 @@ static int scan_items(struct ckpt_arena *a, struct ckpt_value *v, unsigned depth
         if (from->seq.item[i]->depth + 1 > height)
             height = from->seq.item[i]->depth + 1;
     }
+    const int rc = scan_attributes(a, v, depth, &result, err);
+    if (rc)
+        return rc;
     v->b = has_parts && result == TORCH_MIXED;
     if (has_parts && !v->b) { /* its class says more than what it was made of */
         weight = 1;

@@ -35,16 +35,22 @@ struct ckpt_path torch_walk_path(const struct torch_walk *w) {
     struct ckpt_text *s = ckpt_arena_array(&w->r->c->arena, w->depth, sizeof *s);
     if (s && w->depth)
         memcpy(s, w->segment, w->depth * sizeof *s);
-    return (struct ckpt_path){s, w->depth};
+    return (struct ckpt_path){.segment = s, .n = w->depth, .bare = w->bare};
 }
 
-static int push(struct torch_walk *w, struct ckpt_text segment) {
+void torch_walk_enter(struct torch_walk *w, struct ckpt_text segment, bool bare) {
+    if (w->depth < 32)
+        w->bare = (w->bare & ~(UINT32_C(1) << w->depth)) | (uint32_t)bare << w->depth;
+    w->segment[w->depth++] = segment;
+}
+
+static int push(struct torch_walk *w, struct ckpt_text segment, bool bare) {
     if (!segment.s)
         return ckpt_fail_memory(w->err, "walking the checkpoint");
     if (w->depth >= CKPT_LIMIT_PICKLE_DEPTH)
         return ckpt_fail(w->err, -E2BIG, "values nested more than %u deep (limit of pickle depth)",
                          CKPT_LIMIT_PICKLE_DEPTH);
-    w->segment[w->depth++] = segment;
+    torch_walk_enter(w, segment, bare);
     return 0;
 }
 
@@ -66,13 +72,14 @@ static int push_key(struct torch_walk *w, struct ckpt_value *key, size_t i) {
     const bool has_repr = key->kind == CKPT_VALUE_STR ||
                           (mark == TORCH_PLAIN && weight <= KEY_WEIGHT_MAX &&
                            key->kind != CKPT_VALUE_OPAQUE && key->depth <= VALUE_DEPTH_MAX);
-    return push(w, has_repr ? ckpt_value_path_segment(a, key) : index_segment(a, "<key ", i, ">"));
+    return push(w, has_repr ? ckpt_value_path_segment(a, key) : index_segment(a, "<key ", i, ">"),
+                key->kind != CKPT_VALUE_STR);
 }
 
 static int push_item(struct torch_walk *w, const struct ckpt_value *container, size_t i) {
     if (container->kind == CKPT_VALUE_DICT)
         return push_key(w, container->seq.item[2 * i], i);
-    return push(w, index_segment(&w->r->c->arena, "", i, ""));
+    return push(w, index_segment(&w->r->c->arena, "", i, ""), true);
 }
 
 static size_t item_count(const struct ckpt_value *container) {
@@ -138,6 +145,35 @@ static int add_value(struct torch_walk *w, struct ckpt_value *v, uint64_t weight
     return rc ? rc : note_opaque(w, v);
 }
 
+/* Lists the tensors below an attribute that nothing shows. Objects in cycles are met on the path.
+ */
+static int list_hidden(struct torch_walk *w, struct ckpt_value *v) {
+    static const char reason[] =
+        "in an attribute of a dict, list, set or tensor, of which only the "
+        "items or elements are served";
+    struct pickle_object *o = (struct pickle_object *)v;
+    enum torch_mark mark;
+    uint64_t weight;
+    int rc = torch_walk_count(w, 1);
+    if (rc)
+        return rc;
+    if (v->kind == CKPT_PICKLE_TENSOR || v->kind == CKPT_VALUE_MODULE)
+        return leave_out(w, reason);
+    rc = torch_scan(&w->r->c->arena, v, 0, &mark, &weight, w->err);
+    if (rc || mark != TORCH_MIXED)
+        return rc;
+    o->mark = TORCH_ON_PATH;
+    rc = each_item(w, v, list_hidden);
+    o->mark = TORCH_MIXED;
+    return rc;
+}
+
+int torch_walk_attributes(struct torch_walk *w, const struct ckpt_value *v) {
+    if (v->kind == CKPT_VALUE_OPAQUE || !pickle_is(v->attributes, CKPT_VALUE_DICT))
+        return 0;
+    return list_hidden(w, v->attributes);
+}
+
 static int walk(struct torch_walk *w, struct ckpt_value *v);
 
 static int walk_mixed(struct torch_walk *w, struct ckpt_value *v) {
@@ -147,8 +183,18 @@ static int walk_mixed(struct torch_walk *w, struct ckpt_value *v) {
     o->mark = TORCH_ON_PATH;
     if (rc == 0)
         rc = each_item(w, v, walk);
+    if (rc == 0)
+        rc = torch_walk_attributes(w, v);
     o->mark = is_object ? TORCH_WALKED : TORCH_MIXED;
     return rc;
+}
+
+static int walk_tensor(struct torch_walk *w, const struct ckpt_value *v) {
+    const struct ckpt_path path = torch_walk_path(w);
+    if (!path.segment)
+        return ckpt_fail_memory(w->err, "walking the checkpoint");
+    const int rc = torch_tensor_add(w->r, path, v->format, -1, w->err);
+    return rc ? rc : torch_walk_attributes(w, v);
 }
 
 static int walk(struct torch_walk *w, struct ckpt_value *v) {
@@ -157,11 +203,8 @@ static int walk(struct torch_walk *w, struct ckpt_value *v) {
     int rc = torch_walk_count(w, 1);
     if (rc)
         return rc;
-    if (v->kind == CKPT_PICKLE_TENSOR) {
-        const struct ckpt_path path = torch_walk_path(w);
-        return path.segment ? torch_tensor_add(w->r, path, v->format, -1, w->err)
-                            : ckpt_fail_memory(w->err, "walking the checkpoint");
-    }
+    if (v->kind == CKPT_PICKLE_TENSOR)
+        return walk_tensor(w, v);
     if (v->kind == CKPT_VALUE_MODULE)
         return torch_module_read(w, v);
     rc = torch_scan(&w->r->c->arena, v, 0, &mark, &weight, w->err);
@@ -179,18 +222,40 @@ static int walk(struct torch_walk *w, struct ckpt_value *v) {
     }
 }
 
-int torch_tree_check(const struct ckpt_checkpoint *c, struct ckpt_err *err) {
+/* As Python would write it below the checkpoint: ['m'][1]. */
+static const char *python_path(struct ckpt_arena *a, struct ckpt_path p) {
+    CKPT_AUTO(str) struct ckpt_str out = {0};
+    for (uint32_t i = 0; i < p.n; i++) {
+        const bool is_bare = i < 32 && p.bare >> i & 1;
+        ckpt_str_puts(&out, "[");
+        if (is_bare)
+            ckpt_str_add(&out, p.segment[i].s, p.segment[i].n);
+        else
+            ckpt_value_quote(&out, p.segment[i]);
+        ckpt_str_puts(&out, "]");
+    }
+    const struct ckpt_text text = ckpt_str_text(&out);
+    const char *s = out.failed ? NULL : ckpt_text_copy(a, text.s, text.n).s;
+    return s ? s : "?";
+}
+
+static int fail_twice(struct ckpt_checkpoint *c, const struct ckpt_tensor *one,
+                      const struct ckpt_tensor *other, struct ckpt_err *err) {
+    return ckpt_fail(err, -EINVAL,
+                     "two tensors have the key \"%.*s\": %.300s and %.300s; save the checkpoint "
+                     "with another name for one of them",
+                     one->key.n < 300 ? (int)one->key.n : 300, one->key.s,
+                     python_path(&c->arena, one->path), python_path(&c->arena, other->path));
+}
+
+int torch_tree_check(struct ckpt_checkpoint *c, struct ckpt_err *err) {
     CKPT_AUTO(strmap) struct ckpt_strmap seen = {0};
     for (size_t i = 0; i < c->ntensors; i++) {
         size_t other;
         const struct ckpt_tensor *t = &c->tensors[i];
         const int rc = ckpt_strmap_add(&seen, t->key, i, &other);
         if (rc == -EEXIST)
-            return ckpt_fail(
-                err, -EINVAL,
-                "two tensors have the key \"%.*s\", one %u, one %u levels deep: save the "
-                "checkpoint with another name for one of them",
-                CKPT_TEXT_ARGS(t->key), c->tensors[other].path.n, t->path.n);
+            return fail_twice(c, &c->tensors[other], t, err);
         if (rc)
             return ckpt_fail_memory(err, "comparing keys");
     }
@@ -206,7 +271,7 @@ int torch_tree_add(struct torch_reader *r, struct ckpt_path path, struct ckpt_va
     w->err = err;
     int rc = 0;
     for (uint32_t i = 0; rc == 0 && i < path.n; i++)
-        rc = push(w, path.segment[i]);
+        rc = push(w, path.segment[i], i < 32 && path.bare >> i & 1);
     if (rc)
         return rc;
     /* Paths repeat the keys above them: a long key above many tensors must not fill the memory. */
@@ -222,6 +287,6 @@ int torch_tree_add(struct torch_reader *r, struct ckpt_path path, struct ckpt_va
 }
 
 int torch_tree_read(struct torch_reader *r, struct ckpt_value *root, struct ckpt_err *err) {
-    const int rc = torch_tree_add(r, (struct ckpt_path){NULL, 0}, root, err);
+    const int rc = torch_tree_add(r, (struct ckpt_path){0}, root, err);
     return rc ? rc : torch_tree_check(r->c, err);
 }

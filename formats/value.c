@@ -65,6 +65,10 @@ static void repr_quoted(struct ckpt_str *out, struct ckpt_text t, bool is_bytes)
     ckpt_str_printf(out, "%c", quote);
 }
 
+void ckpt_value_quote(struct ckpt_str *out, struct ckpt_text t) {
+    repr_quoted(out, t, false);
+}
+
 static void repr(struct ckpt_str *out, const struct ckpt_value *v, unsigned depth);
 
 static void repr_items(struct ckpt_str *out, const struct ckpt_value *v, unsigned depth) {

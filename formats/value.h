@@ -57,6 +57,8 @@ struct ckpt_value *ckpt_value_get(const struct ckpt_value *dict, const char *key
 /* How a dict key shows in a path: a string as it is, anything else its Python repr (1, True,
  * (1, 2)). Lone surrogates are percent-encoded. */
 struct ckpt_text ckpt_value_path_segment(struct ckpt_arena *a, const struct ckpt_value *key);
+/* Adds the text as a string in Python's quotes. */
+void ckpt_value_quote(struct ckpt_str *out, struct ckpt_text t);
 /* "module.Class(1, 'a')": a call with the arguments in a tuple. */
 struct ckpt_text ckpt_value_call(struct ckpt_arena *a, struct ckpt_text callee,
                                  const struct ckpt_value *args);

@@ -30,7 +30,7 @@ int ckpt_files_value_path(struct ckpt_arena *a, struct ckpt_path source, struct 
         segment[n++] = (struct ckpt_text){last.s + from, i - from};
         from = i + 1;
     }
-    *out = (struct ckpt_path){segment, n};
+    *out = (struct ckpt_path){.segment = segment, .n = n};
     return 0;
 }
 

@@ -190,7 +190,7 @@ static void folder_rows(struct table *t, const struct ckpt_path *before, struct 
 
 static void tensor_rows(struct table *t) {
     const struct ckpt_model *m = t->s->model;
-    struct ckpt_path before = {NULL, 0};
+    struct ckpt_path before = {0};
     header_row(t);
     for (size_t i = 0; i < m->ntensors; i++) {
         folder_rows(t, &before, m->tensor[i].path);

@@ -1,5 +1,6 @@
 /* Whole objects in a checkpoint: what their state holds is found, cycles and sharing end, and the
  * list of names that a pickle would have had called. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -65,6 +66,35 @@ static void test_tensors_in_arguments(void **state) {
     assert_int_equal(c->nopaque, 6);
     assert_int_equal(c->nunsupported, 0);
     ckpt_checkpoint_close(c);
+}
+
+/* Of a dict, list or tensor only items and elements are served; tensors beside them are listed. */
+static void test_tensors_in_attributes(void **state) {
+    static const char *const keys[] = {"d.w", "p", "m.weight"};
+    static const char *const lost[][4] = {
+        {"d", "mean"}, {"l", "tags", "deep", "0"}, {"p", "tag"}, {"m", "weight", "tag"}};
+    struct ckpt_checkpoint *c = open_or_fail(FOLDER "attributes.pt");
+    (void)state;
+    assert_int_equal(c->ntensors, sizeof keys / sizeof *keys);
+    for (size_t i = 0; i < c->ntensors; i++)
+        assert_string_equal(c->tensors[i].key.s, keys[i]);
+    check_json(c, "plain", "{\"lr\":1}");
+    assert_int_equal(c->nunsupported, sizeof lost / sizeof *lost);
+    for (size_t i = 0; i < c->nunsupported; i++) {
+        const struct ckpt_path p = c->unsupported[i].path;
+        for (size_t k = 0; k < p.n; k++)
+            assert_string_equal(p.segment[k].s, lost[i][k]);
+        assert_true(p.n == 4 || !lost[i][p.n]);
+    }
+    ckpt_checkpoint_close(c);
+}
+
+static void test_key_twice(void **state) {
+    struct ckpt_checkpoint *c = NULL;
+    struct ckpt_err err = {0};
+    (void)state;
+    assert_int_equal(ckpt_checkpoint_open(FOLDER "key_twice.pt", NULL, &c, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "\"m.1\": ['m'][1] and ['m']['1'];"));
 }
 
 /* What torch.compile wrapped is the module itself. */
@@ -166,6 +196,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tensors_in_objects),
         cmocka_unit_test(test_tensors_in_arguments),
+        cmocka_unit_test(test_tensors_in_attributes),
+        cmocka_unit_test(test_key_twice),
         cmocka_unit_test(test_compiled),
         cmocka_unit_test(test_objects_as_values),
         cmocka_unit_test(test_globals),

@@ -23,7 +23,7 @@
 static inline struct ckpt_path toy_path(struct ckpt_arena *a, const char *slashed) {
     char *copy = ckpt_arena_printf(a, "%s", slashed);
     struct ckpt_text *segment = ckpt_arena_array(a, 16, sizeof *segment);
-    struct ckpt_path p = {segment, 0};
+    struct ckpt_path p = {.segment = segment, .n = 0};
     for (char *s = *copy ? strsep(&copy, "/") : NULL; s; s = strsep(&copy, "/"))
         segment[p.n++] = ckpt_text_of(s);
     return p;
