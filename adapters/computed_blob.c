@@ -67,3 +67,13 @@ void ckpt_computed_blob_init(struct ckpt_computed_blob *c, const struct ckpt_blo
 struct ckpt_computed_blob *ckpt_computed_blob_of(struct ckpt_blob *b) {
     return b->ops == &ops ? (struct ckpt_computed_blob *)b : NULL;
 }
+
+const struct ckpt_file *ckpt_blob_changed_file(struct ckpt_blob *b) {
+    struct ckpt_computed_blob *const c = ckpt_computed_blob_of(b);
+    if (!c)
+        return b->file && ckpt_file_changed(b->file) ? b->file : NULL;
+    const struct ckpt_file *changed = NULL;
+    for (size_t i = 0; i < CKPT_COMPUTED_SOURCES && c->source[i] && !changed; i++)
+        changed = ckpt_blob_changed_file(c->source[i]->blob);
+    return changed;
+}

@@ -36,5 +36,8 @@ struct ckpt_computed_blob {
 void ckpt_computed_blob_init(struct ckpt_computed_blob *c, const struct ckpt_blob *like);
 /* NULL: the blob is of another kind. */
 struct ckpt_computed_blob *ckpt_computed_blob_of(struct ckpt_blob *b);
+/* A file that the blob's bytes come from, itself or what it is computed from (which may lie in
+ * several files), and that has changed since it was opened; NULL: there is none. */
+const struct ckpt_file *ckpt_blob_changed_file(struct ckpt_blob *b);
 
 #endif

@@ -10,6 +10,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "adapters/computed_blob.h"
 #include "base/log.h"
 
 struct ckpt_vfile *ckpt_vfile_new(struct ckpt_arena *a, uint32_t nsegments) {
@@ -105,8 +106,8 @@ uint64_t ckpt_vfile_size(const struct ckpt_vfile *f) {
 static int check_tensor(const struct ckpt_adapted *t, struct ckpt_err *err) {
     for (uint32_t i = 0; i < t->nparts; i++) {
         const struct ckpt_tensor *source = t->part[i].source;
-        const struct ckpt_file *file = source ? source->blob->file : NULL;
-        if (file && ckpt_file_changed(file))
+        const struct ckpt_file *file = source ? ckpt_blob_changed_file(source->blob) : NULL;
+        if (file)
             return ckpt_fail(err, -ESTALE,
                              "%s has changed since the mount: unmount and mount again", file->name);
     }
@@ -124,6 +125,8 @@ static int check_segments(const struct ckpt_vfile *f, uint32_t i, uint64_t end,
             continue;
         const struct ckpt_adapted *t = s->tensor;
         const struct ckpt_tensor *source = t->nparts == 1 ? t->part[0].source : NULL;
+        if (source && ckpt_computed_blob_of(source->blob))
+            source = NULL; /* of several files, perhaps */
         if (source && source->blob->file == last)
             continue;
         const int rc = check_tensor(t, err);

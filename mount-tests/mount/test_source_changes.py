@@ -70,6 +70,34 @@ def test_cast():
         after(change, "cast=bf16,layout=torch")
 
 
+def sharded(folder, *shards):
+    """A directory of shards, each {key: (dtype, shape, bytes)}; their paths."""
+    names = [f"model-{i + 1:05}-of-{len(shards):05}.safetensors" for i in range(len(shards))]
+    for name, tensors in zip(names, shards):
+        write_safetensors(os.path.join(folder, name), tensors)
+    with open(os.path.join(folder, "model.safetensors.index.json"), "w") as f:
+        json.dump({"weight_map": {k: name for name, tensors in zip(names, shards) for k in tensors}}, f)
+    return [os.path.join(folder, n) for n in names]
+
+
+def test_computed_from_two_files():
+    """A weight norm's g lies in another file than its v: either may change."""
+    columns = 4096
+    v, g = struct.pack("<f", 1) * (8 * columns), struct.pack("<8f", *range(1, 9))
+    for changed in (0, 1):
+        for change in (cut_inside_the_last_page, become_zeros, rewrite):
+            with tempfile.TemporaryDirectory() as d:
+                paths = sharded(d, {"fc.weight_v": ("F32", [8, columns], v), "fc.bias": ("F32", [8], g)}, {"fc.weight_g": ("F32", [8, 1], g)})
+                with Mount(d, "layout=burn", "modules=nn") as m:
+                    weight = os.path.join(m, "fc", "weight")
+                    f = os.open(weight, os.O_RDONLY)
+                    change(paths[changed])
+                    assert error_of(os.pread, f, 4096, 0) == "EIO", (changed, change)
+                    os.close(f)
+                    assert error_of(read, weight) == "ESTALE", (changed, change)
+                    assert error_of(read, m, "model.safetensors") == "ESTALE", (changed, change)
+
+
 def test_plain_file_of_a_directory():
     with tempfile.TemporaryDirectory() as d:
         shutil.copy(fixture("a1", "a1.safetensors"), os.path.join(d, "model-00001-of-00001.safetensors"))
