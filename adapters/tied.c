@@ -119,9 +119,10 @@ int ckpt_find_ties(struct ckpt_build *b) {
         if (listed)
             return ckpt_fail_memory(b->err, "looking for tied tensors");
     }
-    return ncut == 0 ? 0
-                     : ckpt_build_warn(b,
-                                       "%zu tensors are tied to more than %u others, of which %u "
-                                       "are listed (limit of listed ties)",
-                                       ncut, CKPT_LIMIT_TIES_LISTED, CKPT_LIMIT_TIES_LISTED);
+    return ncut == 0
+               ? 0
+               : ckpt_build_warn(b,
+                                 "%zu tensors are tied to more others than are listed: %u for "
+                                 "one tensor, %u in all (limit of listed ties)",
+                                 ncut, CKPT_LIMIT_TIES_LISTED, CKPT_LIMIT_TIES);
 }

@@ -20,7 +20,7 @@ BURN_DIFFERS = {
     "neg.pt": {"neg": "burn does not apply the negative bit"},
 }
 # burn keeps one of two tensors that have the same key; we say that there are two.
-WE_REFUSE = {"odd_keys_clash.pt"}
+WE_REFUSE = {"odd_keys_clash.pt", "key_twice.pt"}
 
 
 # Modules whose kinds are known, by the last part of their paths: what PyTorchToBurnAdapter does to them (adapter.rs).

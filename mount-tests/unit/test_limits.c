@@ -479,17 +479,18 @@ static void test_folders(void **state) {
     ckpt_tree_fini(&tree);
 }
 
-/* n names of one storage: how many others the first one lists, and whether a warning says so. */
-static void check_ties(size_t n, size_t listed, bool warned) {
+/* `storages` with n names each: how many others the first name lists, and whether a warning says
+ * that lists are cut. */
+static void check_ties(size_t storages, size_t n, size_t listed, bool warned) {
     struct ckpt_checkpoint *c = toy_new();
     struct ckpt_model *m;
     struct ckpt_err err = {0};
     struct ckpt_blob *blob = NULL;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < storages * n; i++) {
         char name[32];
         snprintf(name, sizeof name, "t%zu", i);
         struct ckpt_tensor *t = toy_tensor(c, name, CKPT_DT_F32, "2", 0);
-        blob = blob ? blob : t->blob;
+        blob = i % n ? blob : t->blob;
         t->blob = blob;
     }
     if (ckpt_model_build(c, &(struct ckpt_adapt_options){0}, &m, &err) != 0)
@@ -505,8 +506,13 @@ static void check_ties(size_t n, size_t listed, bool warned) {
 
 static void test_ties(void **state) {
     (void)state;
-    check_ties(CKPT_LIMIT_TIES_LISTED + 1, CKPT_LIMIT_TIES_LISTED, false);
-    check_ties(CKPT_LIMIT_TIES_LISTED + 2, CKPT_LIMIT_TIES_LISTED, true);
+    check_ties(1, CKPT_LIMIT_TIES_LISTED + 1, CKPT_LIMIT_TIES_LISTED, false);
+    check_ties(1, CKPT_LIMIT_TIES_LISTED + 2, CKPT_LIMIT_TIES_LISTED, true);
+    /* Lists that are none too long, but too many. */
+    const size_t names = CKPT_LIMIT_TIES_LISTED + 1;
+    const size_t fit = CKPT_LIMIT_TIES / (names * CKPT_LIMIT_TIES_LISTED);
+    check_ties(fit, names, CKPT_LIMIT_TIES_LISTED, false);
+    check_ties(fit + 1, names, CKPT_LIMIT_TIES_LISTED, true);
 }
 
 /* --- not a limit, but as costly: NaN is not equal to itself, so each is a new key ---------------
