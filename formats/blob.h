@@ -1,16 +1,20 @@
 #ifndef CKPT_FORMATS_BLOB_H
 #define CKPT_FORMATS_BLOB_H
 /*
- * A blob: where a tensor's bytes come from. Today every blob is flat, one run of bytes; a grid of
- * chunks is the same interface with more than one chunk (a flat blob is the grid of one).
+ * A blob: where a tensor's bytes come from. To whoever pins it, it is one run of bytes, whatever
+ * it is made of:
  *
  *     kind       bytes                                       in_file
  *     extent     lie as they are in a source file            yes: served from the mapping, no copy
  *     owned      in memory from the start (small: a pickled  no
  *                numpy array)
- *     inflated   a compressed archive entry; inflated whole  no
- *                when pinned, kept by decoded_cache.h
+ *     inflated   a compressed archive entry                  no
+ *     chunk      an array stored as one encoded chunk        no
+ *     grid       an array stored in many: chunk_grid.h,      no
+ *                whose chunks can be pinned by themselves
  *     computed   arithmetic on other blobs (adapters/)       no
+ *
+ * What is decoded is decoded whole when it is pinned, and kept by decoded_cache.h.
  *
  * pin/unpin may be called from any thread at any time; a pin may block while bytes are made,
  * and asks meanwhile whether to stop (`stop` may be NULL).
@@ -45,7 +49,8 @@ struct ckpt_blob_ops {
 struct ckpt_blob {
     const struct ckpt_blob_ops *ops;
     uint64_t size;                /* bytes */
-    const struct ckpt_file *file; /* the file it comes from, or is computed from; NULL for owned */
+    const struct ckpt_file *file; /* it comes from, or is (first) computed from; NULL: none, or not
+                                     one of the checkpoint's (owned, chunk, grid) */
     uint64_t file_offset;         /* with in_file: where it begins */
     bool in_file;                 /* bytes are exactly file->data[file_offset .. + size) */
     const char *name;             /* entry name for messages, "data/0"; "" if there is none */

@@ -1,8 +1,9 @@
 #ifndef CKPT_FORMATS_DECODED_CACHE_H
 #define CKPT_FORMATS_DECODED_CACHE_H
 /*
- * What had to be decoded to be read (inflated archive entries, norms of a weight), kept for the
- * next reader and bounded together by -o cache=. One cache a checkpoint:
+ * What had to be decoded to be read (inflated archive entries, chunks of arrays, norms of a weight,
+ * factors of LoRA), kept for the next reader and bounded together by -o cache=. One cache a
+ * checkpoint:
  *
  *     absent ── first pin ──> decoding ──> ready, pinned <──> ready, idle ── room is needed ──>
  * absent (one thread; others wait)       (least recently used goes first)
