@@ -7,6 +7,7 @@ import unittest
 
 import check_includes
 import check_lengths
+import check_limits
 import check_text
 
 LONG = "int f(void) {\n" + "    ;\n" * 100 + "}\n"
@@ -69,6 +70,26 @@ class Lengths(unittest.TestCase):
     def test_long_file_and_line(self):
         self.assertEqual(len(self.complaints("base/x.c", "\n" * 701)), 1)
         self.assertEqual(len(self.complaints("base/x.c", "/*" + "x" * 99 + "*/\n")), 1)
+
+
+class Limits(unittest.TestCase):
+    HEADER = "#define CKPT_LIMIT_A 5u /* of */\n#define CKPT_LIMIT_B ((uint64_t)1 << 20)\n#define CKPT_LIMITS_H\n"
+
+    def complaints(self, *rows):
+        limits = check_limits.defined(self.HEADER)
+        return list(check_limits.complaints(limits, limits, "".join(f"| {r} | of what |\n" for r in rows)))
+
+    def test_what_is_right(self):
+        self.assertEqual(self.complaints("`CKPT_LIMIT_A` | 5", "`CKPT_LIMIT_B` | 1 MiB"), [])
+        self.assertEqual(self.complaints("`CKPT_LIMIT_A`, `CKPT_LIMIT_B` | 5; 1,048,576"), [])
+
+    def test_what_is_caught(self):
+        b = "`CKPT_LIMIT_B` | 1 MiB"
+        for rows, part in [((b,), "LIMIT_A (5) is not in the table"), (("`CKPT_LIMIT_A` | 6", b), "is 6, but 5"),
+                           (("`CKPT_LIMIT_A` | 5 or so", b), "is None, but 5"), (("`CKPT_LIMIT_A`, `CKPT_LIMIT_B` | 5",), "2 names"),
+                           (("`CKPT_LIMIT_A` | 5", b, "`CKPT_LIMIT_C` | 5"), "LIMIT_C is not defined"),
+                           (("`CKPT_LIMIT_A` | 5", "`CKPT_LIMIT_A` | 5", b), "twice")]:
+            self.assertIn(part, " ".join(self.complaints(*rows)), rows)
 
 
 class Text(unittest.TestCase):
