@@ -85,6 +85,22 @@ struct ckpt_array ckpt_array_ref(const struct ckpt_array *a) {
     return *a;
 }
 
+enum ckpt_dtype ckpt_array_dtype(enum ckpt_dtype dtype) {
+    if (dtype == CKPT_DT_NONE)
+        return dtype;
+    switch (ckpt_dtype_info(dtype)->cls) {
+    case CKPT_CLASS_FLOAT:
+        return dtype == CKPT_DT_F64 ? CKPT_DT_F64 : CKPT_DT_F32;
+    case CKPT_CLASS_BOOL:
+        return CKPT_DT_BOOL;
+    case CKPT_CLASS_INT:
+    case CKPT_CLASS_UINT:
+        return CKPT_DT_I64;
+    default:
+        return CKPT_DT_NONE;
+    }
+}
+
 int64_t ckpt_array_count(const struct ckpt_array *a) {
     int64_t n = 1;
     for (uint32_t d = 0; d < a->ndim; d++)
@@ -138,18 +154,6 @@ struct ckpt_array ckpt_array_slice(const struct ckpt_array *a, uint32_t dim, int
     return out;
 }
 
-/* Copies a, seen from dimension d on, to *to in C order. */
-static void copy_in_order(const struct ckpt_array *a, uint32_t d, const char *from, char **to) {
-    const int64_t bytes = ckpt_dtype_info(a->dtype)->unit_bytes;
-    if (d == a->ndim) {
-        memcpy(*to, from, (size_t)bytes);
-        *to += bytes;
-        return;
-    }
-    for (int64_t i = 0; i < a->shape[d]; i++)
-        copy_in_order(a, d + 1, from + i * a->stride[d] * bytes, to);
-}
-
 int ckpt_array_contiguous(const struct ckpt_array *a, struct ckpt_memory *memory,
                           struct ckpt_array *out, struct ckpt_err *err) {
     if (ckpt_array_dense(a)) {
@@ -158,10 +162,7 @@ int ckpt_array_contiguous(const struct ckpt_array *a, struct ckpt_memory *memory
         return 0;
     }
     const int rc = ckpt_array_new(out, memory, a->dtype, a->shape, a->ndim, err);
-    char *to = out->data;
-    if (rc == 0)
-        copy_in_order(a, 0, a->data, &to);
-    return rc;
+    return rc < 0 ? rc : ckpt_array_assign(out, a, err);
 }
 
 /* Fills in the one -1. */
@@ -208,6 +209,8 @@ double ckpt_array_get(const struct ckpt_array *a, int64_t i) {
         return (double)((const float *)a->data)[i];
     case CKPT_DT_F64:
         return ((const double *)a->data)[i];
+    case CKPT_DT_BOOL:
+        return ((const uint8_t *)a->data)[i];
     default:
         return (double)((const int64_t *)a->data)[i];
     }

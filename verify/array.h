@@ -27,13 +27,16 @@ struct ckpt_memory {
 struct ckpt_array_store;
 
 struct ckpt_array {
-    enum ckpt_dtype dtype; /* F32, F64 or I64; NONE: no array */
+    enum ckpt_dtype dtype; /* F32, F64, I64 or BOOL; NONE: no array */
     uint32_t ndim;
     int64_t shape[CKPT_ARRAY_NDIM_MAX];
     int64_t stride[CKPT_ARRAY_NDIM_MAX]; /* elements */
     void *data;                          /* the element at index 0... */
     struct ckpt_array_store *store;
 };
+
+/* The dtype that arrays have for it: F16 and BF16 are F32, integers I64. NONE: none has. */
+enum ckpt_dtype ckpt_array_dtype(enum ckpt_dtype dtype);
 
 /* Zeros in C order. memory may be NULL: unlimited; else it must outlive the array. -ENOMEM names
  * the limit. */
@@ -63,9 +66,37 @@ int ckpt_array_reshape(const struct ckpt_array *a, const int64_t *shape, uint32_
                        struct ckpt_memory *memory, struct ckpt_array *out,
                        struct ckpt_err *err) CKPT_CHECKED;
 
+/* The shape that all n broadcast to, as in NumPy; -EINVAL names two that don't fit. */
+int ckpt_array_broadcast(const struct ckpt_array *const *a, uint32_t n, int64_t *shape,
+                         uint32_t *ndim, struct ckpt_err *err) CKPT_CHECKED;
+/* A view of that shape in which dimensions of size 1, or that a lacks in front, repeat. */
+int ckpt_array_expand(const struct ckpt_array *a, const int64_t *shape, uint32_t ndim,
+                      struct ckpt_array *out, struct ckpt_err *err) CKPT_CHECKED;
+/* Writes from, broadcast and converted, into the elements that *to shows. Where the two share
+ * memory they must show the same elements in the same places. */
+int ckpt_array_assign(const struct ckpt_array *to, const struct ckpt_array *from,
+                      struct ckpt_err *err) CKPT_CHECKED;
+/* Converted as PyTorch converts (a float beyond int64 becomes INT64_MIN); the same memory if it has
+ * the dtype already. */
+int ckpt_array_cast(const struct ckpt_array *a, enum ckpt_dtype dtype, struct ckpt_memory *memory,
+                    struct ckpt_array *out, struct ckpt_err *err) CKPT_CHECKED;
+
+#define CKPT_ARRAY_ROWS_MAX 8
+/* n elements of each array, the next one `step` bytes on. */
+typedef void ckpt_row_fn(void *arg, char *const *at, const int64_t *step, int64_t n);
+/* Calls row for every innermost run of up to CKPT_ARRAY_ROWS_MAX arrays of one shape, in C order
+ * of that shape; dimensions that all of them have dense are one run. A 0-d array is a run of 1. */
+void ckpt_array_rows(const struct ckpt_array *const *a, uint32_t n, ckpt_row_fn *row, void *arg);
+
 /* Element i of a dense array as a number. */
 double ckpt_array_get(const struct ckpt_array *a, int64_t i);
 static inline float *ckpt_array_f32(const struct ckpt_array *a) {
+    return a->data;
+}
+static inline double *ckpt_array_f64(const struct ckpt_array *a) {
+    return a->data;
+}
+static inline uint8_t *ckpt_array_bool(const struct ckpt_array *a) {
     return a->data;
 }
 static inline int64_t *ckpt_array_i64(const struct ckpt_array *a) {

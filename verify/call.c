@@ -12,13 +12,6 @@ int ckpt_exec_check(const struct ckpt_exec *e, struct ckpt_err *err) {
     return 0;
 }
 
-const struct ckpt_op *ckpt_op_find(struct ckpt_text name) {
-    for (size_t i = 0; i < ckpt_nops; i++)
-        if (ckpt_text_is(name, ckpt_ops[i].name))
-            return &ckpt_ops[i];
-    return NULL;
-}
-
 int ckpt_op_run_all(const struct ckpt_op *op, const struct ckpt_arg *arg, uint32_t nargs,
                     struct ckpt_exec *exec, struct ckpt_array *out, uint32_t nout,
                     struct ckpt_err *err) {
@@ -78,20 +71,89 @@ int ckpt_call_ints(const struct ckpt_call *c, const char *name, uint32_t n, int6
     return 0;
 }
 
-int ckpt_call_array(const struct ckpt_call *c, const char *name, struct ckpt_array *out,
-                    struct ckpt_err *err) {
+/* What a number or a 0-d array says. */
+static struct ckpt_scalar scalar_of(const struct ckpt_arg *a) {
+    const bool array = a->kind == CKPT_ARG_ARRAY && ckpt_array_count(a->array) == 1;
+    const enum ckpt_dtype dtype = array ? a->array->dtype : CKPT_DT_NONE;
+    struct ckpt_scalar s = {0};
+    if (a->kind == CKPT_ARG_INT)
+        s = (struct ckpt_scalar){CKPT_DT_I64, a->i, (double)a->i};
+    else if (a->kind == CKPT_ARG_BOOL)
+        s = (struct ckpt_scalar){CKPT_DT_BOOL, a->b, a->b};
+    else if (a->kind == CKPT_ARG_FLOAT)
+        s = (struct ckpt_scalar){CKPT_DT_F64, 0, a->f};
+    else if (dtype == CKPT_DT_I64)
+        s = (struct ckpt_scalar){dtype, *ckpt_array_i64(a->array), ckpt_array_get(a->array, 0)};
+    else if (dtype == CKPT_DT_BOOL)
+        s = (struct ckpt_scalar){dtype, *ckpt_array_bool(a->array), ckpt_array_get(a->array, 0)};
+    else if (array)
+        s = (struct ckpt_scalar){CKPT_DT_F64, 0, ckpt_array_get(a->array, 0)};
+    return s;
+}
+
+struct ckpt_scalar ckpt_call_scalar(const struct ckpt_call *c, const char *name) {
     const struct ckpt_arg *const a = ckpt_call_arg(c, name);
-    memset(out, 0, sizeof(*out));
-    if (!a)
-        return 0;
+    return a ? scalar_of(a) : (struct ckpt_scalar){0};
+}
+
+enum ckpt_dtype ckpt_call_dtype(const struct ckpt_call *c, const char *name,
+                                enum ckpt_dtype otherwise) {
+    const struct ckpt_arg *const a = ckpt_call_arg(c, name);
+    return a && a->kind == CKPT_ARG_DTYPE ? ckpt_array_dtype((enum ckpt_dtype)a->i) : otherwise;
+}
+
+int ckpt_call_dim(const struct ckpt_call *c, const char *name, int64_t otherwise, uint32_t ndim,
+                  uint32_t *out, struct ckpt_err *err) {
+    const int64_t dim = ckpt_call_int(c, name, otherwise), n = ndim ? ndim : 1;
+    if (dim < -n || dim >= n)
+        return ckpt_fail(err, -EINVAL, "no dimension %lld in a tensor of %u", (long long)dim, ndim);
+    *out = (uint32_t)(dim < 0 ? dim + n : dim);
+    return 0;
+}
+
+static int take_tensor(const struct ckpt_call *c, const struct ckpt_arg *a, const char *name,
+                       struct ckpt_array *out, struct ckpt_err *err) {
     if (a->kind == CKPT_ARG_PARAM)
         return ckpt_param_load(a->param, &c->exec->memory, out, err);
     if (a->kind != CKPT_ARG_ARRAY)
         return ckpt_fail(err, -EINVAL, "%s is not a tensor", name);
-    if (a->array->dtype != CKPT_DT_F32)
+    *out = ckpt_array_ref(a->array);
+    return 0;
+}
+
+int ckpt_call_optional(const struct ckpt_call *c, const char *name, struct ckpt_array *out,
+                       struct ckpt_err *err) {
+    const struct ckpt_arg *const a = ckpt_call_arg(c, name);
+    memset(out, 0, sizeof(*out));
+    return a ? take_tensor(c, a, name, out, err) : 0;
+}
+
+int ckpt_call_tensor(const struct ckpt_call *c, const char *name, struct ckpt_array *out,
+                     struct ckpt_err *err) {
+    const int rc = ckpt_call_optional(c, name, out, err);
+    return rc == 0 && !out->store ? ckpt_fail(err, -EINVAL, "%s is missing", name) : rc;
+}
+
+int ckpt_call_item(const struct ckpt_call *c, const char *name, uint32_t i, struct ckpt_array *out,
+                   struct ckpt_err *err) {
+    const struct ckpt_arg *const a = ckpt_call_arg(c, name);
+    memset(out, 0, sizeof(*out));
+    if (!a || a->kind != CKPT_ARG_LIST || i >= a->list.n)
+        return ckpt_fail(err, -EINVAL, "%s is no list of more than %u tensors", name, i);
+    return take_tensor(c, &a->list.v[i], name, out, err);
+}
+
+int ckpt_call_array(const struct ckpt_call *c, const char *name, struct ckpt_array *out,
+                    struct ckpt_err *err) {
+    CKPT_AUTO(array) struct ckpt_array given = {0};
+    memset(out, 0, sizeof(*out));
+    const int rc = ckpt_call_optional(c, name, &given, err);
+    if (rc < 0 || !given.store)
+        return rc;
+    if (given.dtype != CKPT_DT_F32)
         return ckpt_fail(err, -EINVAL, "%s is %s, expected F32", name,
-                         ckpt_dtype_info(a->array->dtype)->name);
-    return ckpt_array_contiguous(a->array, &c->exec->memory, out, err);
+                         ckpt_dtype_info(given.dtype)->name);
+    return ckpt_array_contiguous(&given, &c->exec->memory, out, err);
 }
 
 int ckpt_call_input(const struct ckpt_call *c, const char *name, struct ckpt_array *out,
@@ -128,6 +190,13 @@ int ckpt_call_param(const struct ckpt_call *c, const char *name, struct ckpt_arr
 int ckpt_call_result(struct ckpt_call *c, const int64_t *shape, uint32_t ndim,
                      struct ckpt_err *err) {
     return ckpt_array_new(c->out, &c->exec->memory, CKPT_DT_F32, shape, ndim, err);
+}
+
+int ckpt_call_new(struct ckpt_call *c, uint32_t i, enum ckpt_dtype dtype, const int64_t *shape,
+                  uint32_t ndim, struct ckpt_err *err) {
+    if (i >= c->nout)
+        return ckpt_fail(err, -EINVAL, "gives more results than the %u that are wanted", c->nout);
+    return ckpt_array_new(&c->out[i], &c->exec->memory, dtype, shape, ndim, err);
 }
 
 int64_t ckpt_call_band(const struct ckpt_call *c, int64_t rows, int64_t row_bytes) {

@@ -5,7 +5,11 @@
  * find them by name. Arguments are bound by the names of the schema; one that is absent or None has
  * the schema's default. A parameter (a model's tensor) may stand wherever an array may.
  *
- * A new operation is a function in a file of its family and a row in ops.c.
+ * A new operation is a function and a row in the file of its family. In-place variants ("relu_")
+ * need no row: whoever runs a graph runs "relu" and writes the result back.
+ *
+ * Truth values, integers and their symbols (a size) are 0-d arrays among values, and numbers among
+ * arguments. float16 and bfloat16 are computed in float32, all integers in int64.
  */
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -22,8 +26,11 @@ enum ckpt_arg_kind {
     CKPT_ARG_FLOAT,
     CKPT_ARG_BOOL,
     CKPT_ARG_INTS,
+    CKPT_ARG_FLOATS,
     CKPT_ARG_STRING,
-    CKPT_ARG_LIST, /* of arrays or parameters */
+    CKPT_ARG_DTYPE, /* .i is an enum ckpt_dtype, any of them: what arrays make of it tells
+                       ckpt_array_dtype */
+    CKPT_ARG_LIST,  /* of arrays, parameters, or NONE */
 };
 
 struct ckpt_arg {
@@ -39,6 +46,10 @@ struct ckpt_arg {
             const int64_t *v;
             uint32_t n;
         } ints;
+        struct {
+            const double *v;
+            uint32_t n;
+        } floats;
         const char *string;
         struct {
             const struct ckpt_arg *v;
@@ -65,18 +76,29 @@ struct ckpt_call {
     uint32_t nargs;
     struct ckpt_exec *exec;
     struct ckpt_array *out; /* results, in the schema's order */
-    uint32_t nout;          /* how many of them are wanted: at least one */
+    uint32_t nout;          /* how many of them are wanted: at least one; of a result that is a
+                               list, how many it must have */
 };
 
 struct ckpt_op {
     const char *name;   /* without namespace and overload */
-    const char *schema; /* ATen's, of the overload that is meant */
+    const char *schema; /* ATen's, of the overload that is meant: "max.dim(Tensor self, ..." */
     int (*run)(struct ckpt_call *c, struct ckpt_err *err);
 };
 
-extern const struct ckpt_op ckpt_ops[];
-extern const size_t ckpt_nops;
-const struct ckpt_op *ckpt_op_find(struct ckpt_text name); /* NULL: none */
+/* The operations of one file, a row each; an operation of several overloads has several rows. */
+struct ckpt_op_family {
+    const struct ckpt_op *op;
+    size_t n;
+};
+#define CKPT_OP_FAMILY(ops)                                                                        \
+    { (ops), sizeof(ops) / sizeof((ops)[0]) }
+extern const struct ckpt_op_family ckpt_family_layer;
+
+const struct ckpt_op *ckpt_op_at(size_t i);                /* of all; NULL: no more */
+const struct ckpt_op *ckpt_op_find(struct ckpt_text name); /* its first row; NULL: none */
+/* "max", "dim"; "relu", "" or "default". NULL: none. */
+const struct ckpt_op *ckpt_op_find_overload(struct ckpt_text name, struct ckpt_text overload);
 /* Runs op; *out is the (first) result. A sentence in err begins with the operation's name. */
 int ckpt_op_run(const struct ckpt_op *op, const struct ckpt_arg *arg, uint32_t nargs,
                 struct ckpt_exec *exec, struct ckpt_array *out, struct ckpt_err *err) CKPT_CHECKED;
@@ -93,6 +115,28 @@ bool ckpt_call_bool(const struct ckpt_call *c, const char *name, bool otherwise)
 /* n integers; a single one stands for all. */
 int ckpt_call_ints(const struct ckpt_call *c, const char *name, uint32_t n, int64_t otherwise,
                    int64_t *out, struct ckpt_err *err) CKPT_CHECKED;
+/* A number, 0-d arrays included. */
+struct ckpt_scalar {
+    enum ckpt_dtype dtype; /* F64, I64 or BOOL; NONE: absent */
+    int64_t i;             /* of I64 and BOOL */
+    double f;              /* of any */
+};
+struct ckpt_scalar ckpt_call_scalar(const struct ckpt_call *c, const char *name);
+enum ckpt_dtype ckpt_call_dtype(const struct ckpt_call *c, const char *name,
+                                enum ckpt_dtype otherwise);
+/* A dimension of an array of ndim, negative ones counted from its end. */
+int ckpt_call_dim(const struct ckpt_call *c, const char *name, int64_t otherwise, uint32_t ndim,
+                  uint32_t *out, struct ckpt_err *err) CKPT_CHECKED;
+/* The argument as it is: any dtype and strides, shared; loaded if it is a parameter; *out is empty
+ * if absent. */
+int ckpt_call_optional(const struct ckpt_call *c, const char *name, struct ckpt_array *out,
+                       struct ckpt_err *err) CKPT_CHECKED;
+/* The same, but it must be there. */
+int ckpt_call_tensor(const struct ckpt_call *c, const char *name, struct ckpt_array *out,
+                     struct ckpt_err *err) CKPT_CHECKED;
+/* Item i of a list, which must be an array or a parameter. */
+int ckpt_call_item(const struct ckpt_call *c, const char *name, uint32_t i, struct ckpt_array *out,
+                   struct ckpt_err *err) CKPT_CHECKED;
 /* A dense float32 array, loaded if it is a parameter; *out is empty (dtype NONE) if absent. */
 int ckpt_call_array(const struct ckpt_call *c, const char *name, struct ckpt_array *out,
                     struct ckpt_err *err) CKPT_CHECKED;
@@ -108,6 +152,9 @@ int ckpt_call_param(const struct ckpt_call *c, const char *name, struct ckpt_arr
 /* The result, of this shape. */
 int ckpt_call_result(struct ckpt_call *c, const int64_t *shape, uint32_t ndim,
                      struct ckpt_err *err) CKPT_CHECKED;
+/* Result i, of any dtype. */
+int ckpt_call_new(struct ckpt_call *c, uint32_t i, enum ckpt_dtype dtype, const int64_t *shape,
+                  uint32_t ndim, struct ckpt_err *err) CKPT_CHECKED;
 /* How many of `rows` rows of `row_bytes` bytes each are held at a time: at least one. */
 int64_t ckpt_call_band(const struct ckpt_call *c, int64_t rows, int64_t row_bytes);
 /* Dimensions as BLAS takes them: false if one is beyond its 32 bits. */

@@ -220,6 +220,9 @@ static int load_converted(const struct ckpt_naive *n, struct ckpt_array *out,
             memcpy((double *)out->data + done, bytes, (size_t)block * sizeof(double));
         else if (rc == 0 && out->dtype == CKPT_DT_F32)
             ckpt_convert_f32(dtype, bytes, block, ckpt_array_f32(out) + done);
+        else if (rc == 0 && out->dtype == CKPT_DT_BOOL)
+            for (int64_t i = 0; i < block; i++)
+                ckpt_array_bool(out)[done + i] = bytes[i] != 0;
         else if (rc == 0)
             ckpt_convert_i64(dtype, bytes, block, ckpt_array_i64(out) + done);
     }
@@ -229,14 +232,11 @@ static int load_converted(const struct ckpt_naive *n, struct ckpt_array *out,
 int ckpt_source_load(const struct ckpt_tensor *t, bool wide, struct ckpt_memory *memory,
                      struct ckpt_array *out, struct ckpt_err *err) {
     memset(out, 0, sizeof(*out));
-    const enum ckpt_dtype_class cls = ckpt_dtype_info(t->dtype)->cls;
-    const bool floats = cls == CKPT_CLASS_FLOAT;
-    if (!floats && cls != CKPT_CLASS_BOOL && cls != CKPT_CLASS_INT && cls != CKPT_CLASS_UINT)
+    const enum ckpt_dtype to =
+        t->dtype == CKPT_DT_F64 && !wide ? CKPT_DT_F32 : ckpt_array_dtype(t->dtype);
+    if (to == CKPT_DT_NONE)
         return ckpt_fail(err, -EOPNOTSUPP, "tensor \"%.*s\" is %s, which the checker can't use",
                          CKPT_TEXT_ARGS(t->key), ckpt_dtype_info(t->dtype)->name);
-    const enum ckpt_dtype to = !floats                           ? CKPT_DT_I64
-                               : wide && t->dtype == CKPT_DT_F64 ? CKPT_DT_F64
-                                                                 : CKPT_DT_F32;
     CKPT_AUTO(naive) struct ckpt_naive n = {0};
     int rc = ckpt_naive_init(&n, t, NULL, 0, err);
     if (rc == 0)

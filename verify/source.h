@@ -40,7 +40,7 @@ int ckpt_served_param_init(struct ckpt_served_param *s, struct ckpt_reader *read
                            const struct ckpt_adapted *t, struct ckpt_err *err) CKPT_CHECKED;
 
 /* A whole tensor of a checkpoint (a reference file): floats as F32, or F64 if `wide` and the
- * tensor is; integers as I64. */
+ * tensor is; integers as I64; truth values as BOOL. */
 int ckpt_source_load(const struct ckpt_tensor *t, bool wide, struct ckpt_memory *memory,
                      struct ckpt_array *out, struct ckpt_err *err) CKPT_CHECKED;
 

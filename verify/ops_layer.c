@@ -1,0 +1,109 @@
+/* The operations that make up layers, and activations. */
+#include "verify/op.h"
+
+static const struct ckpt_op ops[] = {
+    {"linear", "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", ckpt_op_linear},
+    {"conv1d",
+     "conv1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, "
+     "SymInt[1] padding=0, SymInt[1] dilation=1, SymInt groups=1) -> Tensor",
+     ckpt_op_conv1d},
+    {"conv2d",
+     "conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, "
+     "SymInt[2] padding=0, SymInt[2] dilation=1, SymInt groups=1) -> Tensor",
+     ckpt_op_conv2d},
+    {"conv3d",
+     "conv3d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, "
+     "SymInt[3] padding=0, SymInt[3] dilation=1, SymInt groups=1) -> Tensor",
+     ckpt_op_conv3d},
+    {"conv_transpose1d",
+     "conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, "
+     "SymInt[1] padding=0, SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) "
+     "-> Tensor",
+     ckpt_op_conv_transpose1d},
+    {"conv_transpose2d",
+     "conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, "
+     "SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) "
+     "-> Tensor",
+     ckpt_op_conv_transpose2d},
+    {"conv_transpose3d",
+     "conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, "
+     "SymInt[3] padding=0, SymInt[3] output_padding=0, SymInt groups=1, SymInt[3] dilation=1) "
+     "-> Tensor",
+     ckpt_op_conv_transpose3d},
+    {"layer_norm",
+     "layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
+     "float eps=1e-05, bool cudnn_enable=True) -> Tensor",
+     ckpt_op_layer_norm},
+    {"rms_norm",
+     "rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) "
+     "-> Tensor",
+     ckpt_op_rms_norm},
+    {"group_norm",
+     "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, "
+     "float eps=1e-05, bool cudnn_enabled=True) -> Tensor",
+     ckpt_op_group_norm},
+    {"batch_norm",
+     "batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
+     "Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor",
+     ckpt_op_batch_norm},
+    {"instance_norm",
+     "instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
+     "Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) "
+     "-> Tensor",
+     ckpt_op_instance_norm},
+    {"embedding",
+     "embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, "
+     "bool scale_grad_by_freq=False, bool sparse=False) -> Tensor",
+     ckpt_op_embedding},
+    {"scaled_dot_product_attention",
+     "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, "
+     "Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, float? scale=None, "
+     "bool enable_gqa=False) -> Tensor",
+     ckpt_op_scaled_dot_product_attention},
+    {"lstm",
+     "lstm.input(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, "
+     "float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)",
+     ckpt_op_rnn},
+    {"gru",
+     "gru.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, "
+     "float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
+     ckpt_op_rnn},
+    {"rnn_tanh",
+     "rnn_tanh.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, "
+     "float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
+     ckpt_op_rnn},
+    {"rnn_relu",
+     "rnn_relu.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, "
+     "float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
+     ckpt_op_rnn},
+    {"prelu", "prelu(Tensor self, Tensor weight) -> Tensor", ckpt_op_prelu},
+    {"softmax", "softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
+     ckpt_op_softmax},
+    {"log_softmax", "log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
+     ckpt_op_log_softmax},
+    {"flatten", "flatten.using_ints(Tensor self, int start_dim=0, int end_dim=-1) -> Tensor",
+     ckpt_op_flatten},
+    {"dropout", "dropout(Tensor input, float p, bool train) -> Tensor", ckpt_op_identity},
+    {"identity", "identity(Tensor self) -> Tensor", ckpt_op_identity},
+    {"relu", "relu(Tensor self) -> Tensor", ckpt_op_elementwise},
+    {"gelu", "gelu(Tensor self, *, str approximate='none') -> Tensor", ckpt_op_elementwise},
+    {"silu", "silu(Tensor self) -> Tensor", ckpt_op_elementwise},
+    {"tanh", "tanh(Tensor self) -> Tensor", ckpt_op_elementwise},
+    {"sigmoid", "sigmoid(Tensor self) -> Tensor", ckpt_op_elementwise},
+    {"leaky_relu", "leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor",
+     ckpt_op_elementwise},
+    {"elu", "elu(Tensor self, Scalar alpha=1) -> Tensor", ckpt_op_elementwise},
+    {"hardtanh", "hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor",
+     ckpt_op_elementwise},
+    {"relu6", "relu6(Tensor self) -> Tensor", ckpt_op_elementwise},
+    {"hardsigmoid", "hardsigmoid(Tensor self) -> Tensor", ckpt_op_elementwise},
+    {"hardswish", "hardswish(Tensor self) -> Tensor", ckpt_op_elementwise},
+    {"softplus", "softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
+     ckpt_op_elementwise},
+    {"mish", "mish(Tensor self) -> Tensor", ckpt_op_elementwise},
+    {"selu", "selu(Tensor self) -> Tensor", ckpt_op_elementwise},
+    {"softsign", "softsign(Tensor self) -> Tensor", ckpt_op_elementwise},
+    {"log_sigmoid", "log_sigmoid(Tensor self) -> Tensor", ckpt_op_elementwise},
+};
+
+const struct ckpt_op_family ckpt_family_layer = CKPT_OP_FAMILY(ops);
