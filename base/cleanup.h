@@ -6,6 +6,7 @@
  * hands it out. A type with a `_fini` that is safe on zeroed memory adds its own
  * `ckpt_auto_NAME` beside it (CKPT_DEFINE_AUTO).
  */
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +36,11 @@ static inline void ckpt_auto_fd(const int *fd) {
     if (*fd >= 0)
         close(*fd);
     errno = saved;
+}
+
+static inline void ckpt_auto_dir(DIR **d) {
+    if (*d)
+        closedir(*d);
 }
 
 static inline void ckpt_auto_fclose(FILE **f) {

@@ -9,12 +9,6 @@
 
 #include "base/cleanup.h"
 
-static void close_dir(DIR **d) {
-    if (*d)
-        closedir(*d);
-}
-#define ckpt_auto_dir close_dir
-
 bool ckpt_directory_has(const char *directory, const char *suffix) {
     CKPT_AUTO(dir) DIR *d = opendir(directory);
     const struct dirent *e;

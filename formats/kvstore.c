@@ -1,12 +1,8 @@
 #include "formats/kvstore.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 
 #include "base/array.h"
 #include "base/cleanup.h"
@@ -80,66 +76,4 @@ int ckpt_kvstore_read(const struct ckpt_kv *kv, uint64_t most, struct ckpt_arena
     rc = ckpt_stored_read(&kv->value, text, NULL, err);
     *out = (struct ckpt_text){text, (size_t)kv->value.length};
     return rc;
-}
-
-/* --- directories ------------------------------------------------------------------------------ */
-
-static void close_dir(DIR **d) {
-    if (*d)
-        closedir(*d);
-}
-#define ckpt_auto_dir close_dir
-
-struct scan {
-    struct ckpt_kvstore *store;
-    const char *root;
-    struct ckpt_err *err;
-};
-
-static int scan_folder(struct scan *s, const char *below, unsigned depth);
-
-/* What it leads to says whether it is a file; a link to a folder is passed over, since it may lead
- * back. */
-static int scan_entry(struct scan *s, const char *name, unsigned depth) {
-    CKPT_AUTO(free) char *path = NULL;
-    struct stat st;
-    if (asprintf(&path, "%s/%s", s->root, name) < 0)
-        return fail_memory(s->err);
-    if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode))
-        return scan_folder(s, name, depth + 1);
-    if (stat(path, &st) || !S_ISREG(st.st_mode))
-        return 0;
-    const struct ckpt_store_file *const f = ckpt_store_file_note(s->store->arena, s->root, name);
-    if (!f)
-        return fail_memory(s->err);
-    return ckpt_kvstore_add(s->store, ckpt_text_of(f->name),
-                            (struct ckpt_stored){.file = f, .length = f->size}, s->err);
-}
-
-static int scan_folder(struct scan *s, const char *below, unsigned depth) {
-    CKPT_AUTO(free) char *path = NULL;
-    if (depth > CKPT_LIMIT_KV_FOLDERS)
-        return ckpt_fail(s->err, -E2BIG, "folders are nested deeper than %u",
-                         CKPT_LIMIT_KV_FOLDERS);
-    if (asprintf(&path, "%s/%s", s->root, below) < 0)
-        return fail_memory(s->err);
-    CKPT_AUTO(dir) DIR *d = opendir(path);
-    if (!d)
-        return ckpt_fail(s->err, -errno, "%s: cannot list the folder: %s", below, strerror(errno));
-    int rc = 0;
-    for (const struct dirent *e; rc == 0 && (e = readdir(d));) {
-        CKPT_AUTO(free) char *name = NULL;
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
-        if (asprintf(&name, "%s%s%s", below, *below ? "/" : "", e->d_name) < 0)
-            return fail_memory(s->err);
-        rc = scan_entry(s, name, depth);
-    }
-    return rc;
-}
-
-int ckpt_kvstore_scan(struct ckpt_kvstore *s, const char *directory, struct ckpt_err *err) {
-    struct scan scan = {s, directory, err};
-    const int rc = scan_folder(&scan, "", 0);
-    return rc ? rc : ckpt_kvstore_sort(s, err);
 }

@@ -165,12 +165,6 @@ static int walk(struct reader *r, const struct place *at) {
 
 /* --- the manifest ----------------------------------------------------------------------------- */
 
-static void close_dir(DIR **d) {
-    if (*d)
-        closedir(*d);
-}
-#define ckpt_auto_dir close_dir
-
 static bool is_numbered(const char *name) {
     const size_t start = strlen(NUMBERED);
     return strncmp(name, NUMBERED, start) == 0 && strlen(name) == start + NUMBER_DIGITS &&

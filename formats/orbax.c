@@ -44,12 +44,6 @@ static void names_fini(struct names *l) {
 }
 CKPT_DEFINE_AUTO(names, struct names, names_fini)
 
-static void close_dir(DIR **d) {
-    if (*d)
-        closedir(*d);
-}
-#define ckpt_auto_dir close_dir
-
 static bool is_kind(const char *directory, const char *name, mode_t kind) {
     CKPT_AUTO(free) char *path = ckpt_directory_path(directory, name);
     struct stat st;

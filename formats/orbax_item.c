@@ -33,12 +33,6 @@ static int fail_memory(const struct ckpt_orbax_item *it) {
     return ckpt_fail_memory(it->err, "reading an Orbax checkpoint");
 }
 
-static void close_dir(DIR **d) {
-    if (*d)
-        closedir(*d);
-}
-#define ckpt_auto_dir close_dir
-
 static bool exists(const char *directory, const char *name) {
     CKPT_AUTO(free) char *path = ckpt_directory_path(directory, name);
     return path && access(path, F_OK) == 0;

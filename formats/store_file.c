@@ -10,23 +10,33 @@
 #include "base/cleanup.h"
 #include "base/size.h"
 
-struct ckpt_store_file *ckpt_store_file_note(struct ckpt_arena *a, const char *directory,
-                                             const char *name) {
+struct ckpt_store_file *ckpt_store_file_noted(struct ckpt_arena *a, struct ckpt_text path,
+                                              size_t name_at, const struct stat *st, int error) {
     struct ckpt_store_file *const f = ckpt_arena_alloc(a, sizeof *f);
-    const char *const path = f ? ckpt_arena_printf(a, "%s/%s", directory, name) : NULL;
-    if (!path)
+    if (!f || !(f->path = ckpt_arena_copy(a, path.s, path.n)))
         return NULL;
-    f->path = path;
-    f->name = path + strlen(directory) + 1;
-    struct stat st;
-    f->error = stat(path, &st) ? errno : S_ISREG(st.st_mode) ? 0 : EINVAL;
+    f->name = f->path + name_at;
+    f->error = error ? error : S_ISREG(st->st_mode) ? 0 : EINVAL;
     if (f->error == 0) {
-        f->size = (uint64_t)st.st_size;
-        f->mtime = st.st_mtim;
-        f->dev = st.st_dev;
-        f->ino = st.st_ino;
+        f->size = (uint64_t)st->st_size;
+        f->mtime = st->st_mtim;
+        f->dev = st->st_dev;
+        f->ino = st->st_ino;
     }
     return f;
+}
+
+struct ckpt_store_file *ckpt_store_file_note(struct ckpt_arena *a, const char *directory,
+                                             const char *name) {
+    CKPT_AUTO(str) struct ckpt_str path = {0};
+    struct stat st;
+    ckpt_str_puts(&path, directory);
+    ckpt_str_puts(&path, "/");
+    ckpt_str_puts(&path, name);
+    if (path.failed)
+        return NULL;
+    const int error = stat(path.s, &st) ? errno : 0;
+    return ckpt_store_file_noted(a, ckpt_str_text(&path), strlen(directory) + 1, &st, error);
 }
 
 int ckpt_store_file_check(const struct ckpt_store_file *f, uint64_t offset, uint64_t length,

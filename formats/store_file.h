@@ -6,11 +6,12 @@
  * out. Immutable; any thread.
  */
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <time.h>
 
-#include "base/arena.h"
 #include "base/err.h"
+#include "base/text.h"
 
 struct ckpt_store_file {
     const char *path; /* absolute */
@@ -25,6 +26,10 @@ struct ckpt_store_file {
 /* Looks at DIRECTORY/NAME. One that can't be had is noted, too. NULL: out of memory. */
 struct ckpt_store_file *ckpt_store_file_note(struct ckpt_arena *a, const char *directory,
                                              const char *name);
+/* The same for a path whose name begins at byte `name_at`, where stat has said already what is
+ * there: `error` is its errno or 0. */
+struct ckpt_store_file *ckpt_store_file_noted(struct ckpt_arena *a, struct ckpt_text path,
+                                              size_t name_at, const struct stat *st, int error);
 /* Whether `length` bytes at `offset` are in it: -EINVAL says how many are missing. */
 int ckpt_store_file_check(const struct ckpt_store_file *f, uint64_t offset, uint64_t length,
                           struct ckpt_err *err) CKPT_CHECKED;
