@@ -12,6 +12,19 @@ int ckpt_exec_check(const struct ckpt_exec *e, struct ckpt_err *err) {
     return 0;
 }
 
+/* Results of an operation that computed in float32 what was given as float64. */
+static int widen(struct ckpt_call *c, struct ckpt_err *err) {
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i < c->nout; i++) {
+        if (c->out[i].dtype != CKPT_DT_F32)
+            continue;
+        CKPT_AUTO(array) struct ckpt_array narrow = c->out[i];
+        memset(&c->out[i], 0, sizeof(c->out[i]));
+        rc = ckpt_array_cast(&narrow, CKPT_DT_F64, &c->exec->memory, &c->out[i], err);
+    }
+    return rc;
+}
+
 int ckpt_op_run_all(const struct ckpt_op *op, const struct ckpt_arg *arg, uint32_t nargs,
                     struct ckpt_exec *exec, struct ckpt_array *out, uint32_t nout,
                     struct ckpt_err *err) {
@@ -21,7 +34,10 @@ int ckpt_op_run_all(const struct ckpt_op *op, const struct ckpt_arg *arg, uint32
     int rc = ckpt_exec_check(exec, err);
     if (rc < 0)
         return rc;
+    exec->narrowed = false;
     rc = op->run(&c, err);
+    if (rc == 0 && exec->narrowed)
+        rc = widen(&c, err);
     if (rc == 0)
         return 0;
     for (uint32_t i = 0; i < nout; i++)
@@ -147,13 +163,19 @@ int ckpt_call_array(const struct ckpt_call *c, const char *name, struct ckpt_arr
                     struct ckpt_err *err) {
     CKPT_AUTO(array) struct ckpt_array given = {0};
     memset(out, 0, sizeof(*out));
-    const int rc = ckpt_call_optional(c, name, &given, err);
+    int rc = ckpt_call_optional(c, name, &given, err);
     if (rc < 0 || !given.store)
         return rc;
-    if (given.dtype != CKPT_DT_F32)
-        return ckpt_fail(err, -EINVAL, "%s is %s, expected F32", name,
-                         ckpt_dtype_info(given.dtype)->name);
-    return ckpt_array_contiguous(&given, &c->exec->memory, out, err);
+    if (given.dtype == CKPT_DT_F64) {
+        c->exec->narrowed = true;
+        CKPT_AUTO(array) struct ckpt_array wide = given;
+        memset(&given, 0, sizeof(given));
+        rc = ckpt_array_cast(&wide, CKPT_DT_F32, &c->exec->memory, &given, err);
+    } else if (given.dtype != CKPT_DT_F32) {
+        rc = ckpt_fail(err, -EINVAL, "%s is %s, expected F32", name,
+                       ckpt_dtype_info(given.dtype)->name);
+    }
+    return rc < 0 ? rc : ckpt_array_contiguous(&given, &c->exec->memory, out, err);
 }
 
 int ckpt_call_input(const struct ckpt_call *c, const char *name, struct ckpt_array *out,

@@ -63,6 +63,8 @@ struct ckpt_exec {
     struct ckpt_memory memory; /* arrays and bands */
     uint64_t band;             /* bytes of weights or columns held at a time */
     const atomic_bool *cancel; /* may be NULL */
+    bool narrowed; /* by ckpt_call_array, which took float64 as float32 for the operation that runs:
+                      its results are widened again */
 };
 
 /* -EINTR once the run has been cancelled. */
@@ -94,6 +96,7 @@ struct ckpt_op_family {
 #define CKPT_OP_FAMILY(ops)                                                                        \
     { (ops), sizeof(ops) / sizeof((ops)[0]) }
 extern const struct ckpt_op_family ckpt_family_layer;
+extern const struct ckpt_op_family ckpt_family_pool;
 
 const struct ckpt_op *ckpt_op_at(size_t i);                /* of all; NULL: no more */
 const struct ckpt_op *ckpt_op_find(struct ckpt_text name); /* its first row; NULL: none */
@@ -137,7 +140,8 @@ int ckpt_call_tensor(const struct ckpt_call *c, const char *name, struct ckpt_ar
 /* Item i of a list, which must be an array or a parameter. */
 int ckpt_call_item(const struct ckpt_call *c, const char *name, uint32_t i, struct ckpt_array *out,
                    struct ckpt_err *err) CKPT_CHECKED;
-/* A dense float32 array, loaded if it is a parameter; *out is empty (dtype NONE) if absent. */
+/* A dense float32 array, loaded if it is a parameter; *out is empty (dtype NONE) if absent. Float64
+ * is narrowed: operations that ask for float32 only compute in it. */
 int ckpt_call_array(const struct ckpt_call *c, const char *name, struct ckpt_array *out,
                     struct ckpt_err *err) CKPT_CHECKED;
 /* The same, but it must be there. */

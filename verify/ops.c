@@ -8,6 +8,7 @@
 
 static const struct ckpt_op_family *const families[] = {
     &ckpt_family_layer,
+    &ckpt_family_pool,
 };
 
 const struct ckpt_op *ckpt_op_at(size_t i) {
