@@ -186,21 +186,63 @@ static int resolve_shape(const struct ckpt_array *a, const int64_t *shape, uint3
     return 0;
 }
 
+/*
+ * The strides of a view in another shape of as many elements; false if there are none. Dimensions
+ * of a that lie in memory as one are a block, and each block must be whole dimensions of the shape:
+ *
+ *     [2, 3, 4] strides [12, 1, 3]    blocks [2], [3], [4]    [2, 12] no, [2, 1, 3, 2, 2] yes
+ */
+static bool view_strides(const struct ckpt_array *a, const int64_t *shape, uint32_t ndim,
+                         int64_t *stride) {
+    uint32_t to = ndim;
+    int64_t block = 1, filled = 1, step = a->ndim ? a->stride[a->ndim - 1] : 1;
+    for (uint32_t d = a->ndim; d-- > 0;) {
+        block *= a->shape[d];
+        if (d > 0 && (a->shape[d - 1] == 1 || a->stride[d - 1] == block * step))
+            continue;
+        for (; to > 0 && (filled < block || shape[to - 1] == 1); to--) {
+            stride[to - 1] = filled * step;
+            filled *= shape[to - 1];
+        }
+        if (filled != block)
+            return false;
+        block = filled = 1;
+        step = d > 0 ? a->stride[d - 1] : 1;
+    }
+    for (; to > 0 && shape[to - 1] == 1; to--)
+        stride[to - 1] = step;
+    return to == 0;
+}
+
 int ckpt_array_reshape(const struct ckpt_array *a, const int64_t *shape, uint32_t ndim,
                        struct ckpt_memory *memory, struct ckpt_array *out, struct ckpt_err *err) {
-    int64_t resolved[CKPT_ARRAY_NDIM_MAX];
+    struct ckpt_array seen = {.dtype = a->dtype, .ndim = ndim, .data = a->data, .store = a->store};
     memset(out, 0, sizeof(*out));
     if (ndim > CKPT_ARRAY_NDIM_MAX)
         return ckpt_fail(err, -EOPNOTSUPP, "a reshape to %u dimensions", ndim);
-    int rc = resolve_shape(a, shape, ndim, resolved, err);
-    if (rc == 0)
-        rc = ckpt_array_contiguous(a, memory, out, err);
+    int rc = resolve_shape(a, shape, ndim, seen.shape, err);
+    if (rc < 0)
+        return rc;
+    set_dense_strides(&seen);
+    if (ckpt_array_count(a) == 0 || view_strides(a, seen.shape, ndim, seen.stride)) {
+        *out = ckpt_array_ref(&seen);
+        return 0;
+    }
+    rc = ckpt_array_contiguous(a, memory, out, err);
     if (rc < 0)
         return rc;
     out->ndim = ndim;
-    memcpy(out->shape, resolved, ndim * sizeof(resolved[0]));
+    memcpy(out->shape, seen.shape, sizeof(out->shape));
     set_dense_strides(out);
     return 0;
+}
+
+struct ckpt_array ckpt_array_whole(const struct ckpt_array *a) {
+    struct ckpt_array out = {.dtype = a->dtype, .ndim = 1, .store = a->store};
+    out.shape[0] = (int64_t)(a->store->bytes / ckpt_dtype_info(a->dtype)->unit_bytes);
+    out.stride[0] = 1;
+    out.data = a->store->data;
+    return ckpt_array_ref(&out);
 }
 
 double ckpt_array_get(const struct ckpt_array *a, int64_t i) {

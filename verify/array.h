@@ -61,7 +61,10 @@ struct ckpt_array ckpt_array_slice(const struct ckpt_array *a, uint32_t dim, int
 /* In C order; copies only what is not dense. */
 int ckpt_array_contiguous(const struct ckpt_array *a, struct ckpt_memory *memory,
                           struct ckpt_array *out, struct ckpt_err *err) CKPT_CHECKED;
-/* The same elements in another shape; one -1 is inferred. A view if a is dense, else a copy. */
+/* All of the memory that a shares, as a vector. */
+struct ckpt_array ckpt_array_whole(const struct ckpt_array *a);
+/* The same elements in another shape; one -1 is inferred. A view wherever a's strides allow one,
+ * else a dense copy. */
 int ckpt_array_reshape(const struct ckpt_array *a, const int64_t *shape, uint32_t ndim,
                        struct ckpt_memory *memory, struct ckpt_array *out,
                        struct ckpt_err *err) CKPT_CHECKED;

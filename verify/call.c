@@ -87,6 +87,16 @@ int ckpt_call_ints(const struct ckpt_call *c, const char *name, uint32_t n, int6
     return 0;
 }
 
+int ckpt_call_list(const struct ckpt_call *c, const char *name, int64_t *out, uint32_t *n,
+                   struct ckpt_err *err) {
+    const struct ckpt_arg *const a = ckpt_call_arg(c, name);
+    *n = !a ? 0 : a->kind == CKPT_ARG_INTS ? a->ints.n : 1;
+    if (*n > CKPT_ARRAY_NDIM_MAX)
+        return ckpt_fail(err, -EOPNOTSUPP, "%s has %u numbers; the checker handles %d", name, *n,
+                         CKPT_ARRAY_NDIM_MAX);
+    return ckpt_call_ints(c, name, *n, 0, out, err);
+}
+
 /* What a number or a 0-d array says. */
 static struct ckpt_scalar scalar_of(const struct ckpt_arg *a) {
     const bool array = a->kind == CKPT_ARG_ARRAY && ckpt_array_count(a->array) == 1;
@@ -118,12 +128,43 @@ enum ckpt_dtype ckpt_call_dtype(const struct ckpt_call *c, const char *name,
     return a && a->kind == CKPT_ARG_DTYPE ? ckpt_array_dtype((enum ckpt_dtype)a->i) : otherwise;
 }
 
-int ckpt_call_dim(const struct ckpt_call *c, const char *name, int64_t otherwise, uint32_t ndim,
-                  uint32_t *out, struct ckpt_err *err) {
-    const int64_t dim = ckpt_call_int(c, name, otherwise), n = ndim ? ndim : 1;
+static int resolve_dim(int64_t dim, uint32_t ndim, uint32_t *out, struct ckpt_err *err) {
+    const int64_t n = ndim ? ndim : 1;
     if (dim < -n || dim >= n)
         return ckpt_fail(err, -EINVAL, "no dimension %lld in a tensor of %u", (long long)dim, ndim);
     *out = (uint32_t)(dim < 0 ? dim + n : dim);
+    return 0;
+}
+
+int ckpt_call_dim(const struct ckpt_call *c, const char *name, int64_t otherwise, uint32_t ndim,
+                  uint32_t *out, struct ckpt_err *err) {
+    return resolve_dim(ckpt_call_int(c, name, otherwise), ndim, out, err);
+}
+
+int ckpt_call_dims(const struct ckpt_call *c, const char *name, uint32_t ndim, uint32_t *out,
+                   uint32_t *n, struct ckpt_err *err) {
+    int64_t dim[CKPT_ARRAY_NDIM_MAX];
+    uint32_t seen = 0;
+    int rc = ckpt_call_list(c, name, dim, n, err);
+    for (uint32_t i = 0; rc == 0 && i < *n; i++) {
+        rc = resolve_dim(dim[i], ndim, &out[i], err);
+        if (rc == 0 && (seen & 1u << out[i]))
+            return ckpt_fail(err, -EINVAL, "%s names dimension %u twice", name, out[i]);
+        seen |= rc == 0 ? 1u << out[i] : 0;
+    }
+    return rc;
+}
+
+int ckpt_call_form(const struct ckpt_call *c, const char *name, struct ckpt_array *out,
+                   struct ckpt_err *err) {
+    const struct ckpt_arg *const a = ckpt_call_arg(c, name);
+    const bool param = a && a->kind == CKPT_ARG_PARAM;
+    memset(out, 0, sizeof(*out));
+    if (!param && (!a || a->kind != CKPT_ARG_ARRAY))
+        return ckpt_fail(err, -EINVAL, "%s is %s", name, a ? "not a tensor" : "missing");
+    out->dtype = param ? CKPT_DT_F32 : a->array->dtype;
+    out->ndim = param ? a->param->ndim : a->array->ndim;
+    memcpy(out->shape, param ? a->param->shape : a->array->shape, sizeof(out->shape));
     return 0;
 }
 
@@ -219,6 +260,30 @@ int ckpt_call_new(struct ckpt_call *c, uint32_t i, enum ckpt_dtype dtype, const 
     if (i >= c->nout)
         return ckpt_fail(err, -EINVAL, "gives more results than the %u that are wanted", c->nout);
     return ckpt_array_new(&c->out[i], &c->exec->memory, dtype, shape, ndim, err);
+}
+
+/* As ckpt_array_new refuses what has too many elements. */
+static int check_view(const struct ckpt_call *c, const struct ckpt_array *view,
+                      struct ckpt_err *err) {
+    uint64_t count = 0, bytes = 0;
+    if (!ckpt_shape_count(view->shape, view->ndim, &count) ||
+        !ckpt_dtype_bytes(view->dtype, count, &bytes))
+        return ckpt_fail(err, -EOVERFLOW, "a view too large for this machine");
+    if (bytes > c->exec->memory.limit)
+        return ckpt_fail(err, -ENOMEM, "a view of %llu elements, beyond verify_memory=%llu",
+                         (unsigned long long)count, (unsigned long long)c->exec->memory.limit);
+    return 0;
+}
+
+int ckpt_call_view(struct ckpt_call *c, uint32_t i, struct ckpt_array view, struct ckpt_err *err) {
+    int rc = check_view(c, &view, err);
+    if (rc == 0 && i >= c->nout)
+        rc = ckpt_fail(err, -EINVAL, "gives more results than the %u that are wanted", c->nout);
+    if (rc < 0)
+        ckpt_array_fini(&view);
+    else
+        c->out[i] = view;
+    return rc;
 }
 
 int64_t ckpt_call_band(const struct ckpt_call *c, int64_t rows, int64_t row_bytes) {

@@ -97,6 +97,7 @@ struct ckpt_op_family {
     { (ops), sizeof(ops) / sizeof((ops)[0]) }
 extern const struct ckpt_op_family ckpt_family_layer;
 extern const struct ckpt_op_family ckpt_family_pool;
+extern const struct ckpt_op_family ckpt_family_view;
 
 const struct ckpt_op *ckpt_op_at(size_t i);                /* of all; NULL: no more */
 const struct ckpt_op *ckpt_op_find(struct ckpt_text name); /* its first row; NULL: none */
@@ -118,6 +119,9 @@ bool ckpt_call_bool(const struct ckpt_call *c, const char *name, bool otherwise)
 /* n integers; a single one stands for all. */
 int ckpt_call_ints(const struct ckpt_call *c, const char *name, uint32_t n, int64_t otherwise,
                    int64_t *out, struct ckpt_err *err) CKPT_CHECKED;
+/* A list of up to CKPT_ARRAY_NDIM_MAX integers; a single one is a list; absent: none. */
+int ckpt_call_list(const struct ckpt_call *c, const char *name, int64_t *out, uint32_t *n,
+                   struct ckpt_err *err) CKPT_CHECKED;
 /* A number, 0-d arrays included. */
 struct ckpt_scalar {
     enum ckpt_dtype dtype; /* F64, I64 or BOOL; NONE: absent */
@@ -130,6 +134,12 @@ enum ckpt_dtype ckpt_call_dtype(const struct ckpt_call *c, const char *name,
 /* A dimension of an array of ndim, negative ones counted from its end. */
 int ckpt_call_dim(const struct ckpt_call *c, const char *name, int64_t otherwise, uint32_t ndim,
                   uint32_t *out, struct ckpt_err *err) CKPT_CHECKED;
+/* A list of dimensions of an array of ndim, each at most once. */
+int ckpt_call_dims(const struct ckpt_call *c, const char *name, uint32_t ndim, uint32_t *out,
+                   uint32_t *n, struct ckpt_err *err) CKPT_CHECKED;
+/* Shape and dtype alone of an argument that must be there: no data, and no parameter is loaded. */
+int ckpt_call_form(const struct ckpt_call *c, const char *name, struct ckpt_array *out,
+                   struct ckpt_err *err) CKPT_CHECKED;
 /* The argument as it is: any dtype and strides, shared; loaded if it is a parameter; *out is empty
  * if absent. */
 int ckpt_call_optional(const struct ckpt_call *c, const char *name, struct ckpt_array *out,
@@ -159,6 +169,10 @@ int ckpt_call_result(struct ckpt_call *c, const int64_t *shape, uint32_t ndim,
 /* Result i, of any dtype. */
 int ckpt_call_new(struct ckpt_call *c, uint32_t i, enum ckpt_dtype dtype, const int64_t *shape,
                   uint32_t ndim, struct ckpt_err *err) CKPT_CHECKED;
+/* Result i is a view, whose reference this takes. One that shows more elements than the run's
+ * memory could hold is refused: whoever walks it would not end. */
+int ckpt_call_view(struct ckpt_call *c, uint32_t i, struct ckpt_array view,
+                   struct ckpt_err *err) CKPT_CHECKED;
 /* How many of `rows` rows of `row_bytes` bytes each are held at a time: at least one. */
 int64_t ckpt_call_band(const struct ckpt_call *c, int64_t rows, int64_t row_bytes);
 /* Dimensions as BLAS takes them: false if one is beyond its 32 bits. */

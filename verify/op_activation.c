@@ -1,6 +1,6 @@
 /*
  * Element-wise activations (one table), softmax (sums in double), and what leaves elements as they
- * are: dropout outside training, identity, flatten.
+ * are: dropout outside training, identity.
  */
 #include <errno.h>
 #include <math.h>
@@ -188,27 +188,4 @@ int ckpt_op_identity(struct ckpt_call *c, struct ckpt_err *err) {
     if (ckpt_call_bool(c, "train", false))
         return ckpt_fail(err, -EOPNOTSUPP, "runs in training mode; save the model after eval()");
     return ckpt_call_input(c, ckpt_call_arg(c, "self") ? "self" : "input", c->out, err);
-}
-
-int ckpt_op_flatten(struct ckpt_call *c, struct ckpt_err *err) {
-    CKPT_AUTO(array) struct ckpt_array x = {0};
-    const int rc = ckpt_call_input(c, "self", &x, err);
-    if (rc < 0)
-        return rc;
-    const int64_t n = x.ndim;
-    int64_t first = ckpt_call_int(c, "start_dim", 0), last = ckpt_call_int(c, "end_dim", -1);
-    first += first < 0 ? n : 0;
-    last += last < 0 ? n : 0;
-    if (n > 0 && (first < 0 || last >= n || first > last))
-        return ckpt_fail(err, -EINVAL, "cannot flatten dimensions %lld to %lld of %lld",
-                         (long long)first, (long long)last, (long long)n);
-    int64_t shape[CKPT_ARRAY_NDIM_MAX] = {1};
-    uint32_t ndim = n ? 0 : 1;
-    for (int64_t d = 0; d < n; d++) {
-        if (d > first && d <= last)
-            shape[ndim - 1] *= x.shape[d];
-        else
-            shape[ndim++] = x.shape[d];
-    }
-    return ckpt_array_reshape(&x, shape, ndim, &c->exec->memory, c->out, err);
 }

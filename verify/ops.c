@@ -9,6 +9,7 @@
 static const struct ckpt_op_family *const families[] = {
     &ckpt_family_layer,
     &ckpt_family_pool,
+    &ckpt_family_view,
 };
 
 const struct ckpt_op *ckpt_op_at(size_t i) {
@@ -30,7 +31,7 @@ const struct ckpt_op *ckpt_op_find(struct ckpt_text name) {
 
 /* "dim" of "max.dim(Tensor self, ..."; empty for the default overload. */
 static struct ckpt_text overload_of(const struct ckpt_op *op) {
-    const char *const s = op->schema + strcspn(op->schema, ".(");
+    const char *const s = op->schema + strlen(op->name);
     return *s == '.' ? (struct ckpt_text){s + 1, strcspn(s + 1, "(")} : CKPT_TEXT("");
 }
 

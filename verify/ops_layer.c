@@ -81,8 +81,6 @@ static const struct ckpt_op ops[] = {
      ckpt_op_softmax},
     {"log_softmax", "log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
      ckpt_op_log_softmax},
-    {"flatten", "flatten.using_ints(Tensor self, int start_dim=0, int end_dim=-1) -> Tensor",
-     ckpt_op_flatten},
     {"dropout", "dropout(Tensor input, float p, bool train) -> Tensor", ckpt_op_identity},
     {"identity", "identity(Tensor self) -> Tensor", ckpt_op_identity},
     {"relu", "relu(Tensor self) -> Tensor", ckpt_op_elementwise},
