@@ -1,8 +1,9 @@
 /*
  * Small buffers come from malloc; large ones are mapped, so that freeing one gives its memory back
- * and the bound of the cache is what the process really uses. A spilled one is a file without a
- * name in $TMPDIR (/var/tmp by default, which is on a disk where /tmp often is not), allocated in
- * full beforehand: a full disk is an error here, never a SIGBUS later.
+ * and the bound of the cache is what the process really uses; in huge pages where the machine has
+ * them: fresh small ones cost a third of reading a chunk (measured). A spilled one is a file
+ * without a name in $TMPDIR (/var/tmp by default, which is on a disk where /tmp often is not),
+ * allocated in full beforehand: a full disk is an error here, never a SIGBUS later.
  */
 #include "formats/decoded_buffer.h"
 
@@ -57,7 +58,10 @@ static uint8_t *allocate(uint64_t size) {
         return malloc(size ? (size_t)size : 1);
     void *const data =
         mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return data == MAP_FAILED ? NULL : data;
+    if (data == MAP_FAILED)
+        return NULL;
+    (void)madvise(data, (size_t)size, MADV_HUGEPAGE); /* all of it is written to, at once */
+    return data;
 }
 
 int ckpt_decoded_buffer_new(const char *name, uint64_t size, bool spill, uint8_t **out,
