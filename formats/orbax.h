@@ -33,6 +33,7 @@ struct ckpt_orbax_item {
     const char *directory; /* absolute */
     const char *name;      /* begins all paths; NULL: the only item of the step */
     struct ckpt_kvstore store;
+    struct ckpt_zarr_known known;
     bool is_database;
     bool is_complete; /* no chunk was left out for being all fill value */
     struct ckpt_orbax_nested *nested;

@@ -26,6 +26,7 @@ static void item_fini(struct ckpt_orbax_item *it) {
         ckpt_kvstore_fini(&it->nested[i].store);
     free(it->nested);
     ckpt_kvstore_fini(&it->store);
+    ckpt_zarr_known_fini(&it->known);
 }
 CKPT_DEFINE_AUTO(item, struct ckpt_orbax_item, item_fini)
 
@@ -160,7 +161,7 @@ static int find_nested(struct ckpt_orbax_item *it, struct ckpt_text name, struct
     const int rc = open_nested(it, folder, &store);
     if (rc || !store)
         return rc ? rc : -ENOENT;
-    const struct ckpt_zarr_source source = {it->c, store, it->is_complete};
+    const struct ckpt_zarr_source source = {it->c, store, it->is_complete, &it->known};
     const struct ckpt_text last = {slash + 1, (size_t)(name.s + name.n - slash - 1)};
     return ckpt_zarr_tensor(&source, last, t, it->err);
 }
@@ -174,7 +175,7 @@ static bool has_chunks(const struct ckpt_orbax_item *it, struct ckpt_text name) 
 
 int ckpt_orbax_add_array(struct ckpt_orbax_item *it, struct ckpt_path path, struct ckpt_text name) {
     struct ckpt_tensor t = {0};
-    const struct ckpt_zarr_source source = {it->c, &it->store, it->is_complete};
+    const struct ckpt_zarr_source source = {it->c, &it->store, it->is_complete, &it->known};
     int rc = ckpt_zarr_tensor(&source, name, &t, it->err);
     if (rc == -ENOENT)
         rc = find_nested(it, name, &t);

@@ -18,7 +18,7 @@
 
 struct array {
     const struct ckpt_zarr_source *s;
-    struct ckpt_zarr *z;
+    const struct ckpt_zarr *z;
     struct ckpt_text prefix; /* NAME/ */
     const char *name;
     struct ckpt_chunk *chunks; /* stored ones; malloc'ed */
@@ -70,7 +70,7 @@ static int read_metadata(struct array *a) {
     if (rc == 0)
         rc = ckpt_kvstore_read(kv, CKPT_LIMIT_ZARR_METADATA, &scratch, &json, a->err);
     if (rc == 0)
-        rc = ckpt_zarr_parse(json.s, json.n, version, arena(a), a->z, a->err);
+        rc = ckpt_zarr_known_parse(a->s->known, json, version, arena(a), &a->z, a->err);
     return rc;
 }
 
@@ -304,9 +304,8 @@ int ckpt_zarr_tensor(const struct ckpt_zarr_source *s, struct ckpt_text name, st
     const char *const prefix = ckpt_arena_printf(memory, "%.*s/", (int)name.n, name.s);
     const struct ckpt_text copy = ckpt_text_copy(memory, name.s, name.n);
     CKPT_AUTO(array)
-    struct array a = {
-        .s = s, .z = ckpt_arena_alloc(memory, sizeof *a.z), .name = copy.s, .err = err};
-    if (!prefix || !copy.s || !a.z)
+    struct array a = {.s = s, .name = copy.s, .err = err};
+    if (!prefix || !copy.s)
         return ckpt_fail_memory(err, "reading an array");
     a.prefix = ckpt_text_of(prefix);
     return fill_tensor(&a, t);

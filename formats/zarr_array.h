@@ -2,12 +2,13 @@
 #define CKPT_FORMATS_ZARR_ARRAY_H
 /* From a zarr array in a store to a tensor of the checkpoint. */
 #include "formats/checkpoint.h"
-#include "formats/zarr.h"
+#include "formats/zarr_known.h"
 
 struct ckpt_zarr_source {
     struct ckpt_checkpoint *c;
     const struct ckpt_kvstore *store;
     bool is_complete; /* a chunk that is not stored is damage, not the fill value */
+    struct ckpt_zarr_known *known;
 };
 
 /* Sets dtype, shape, strides, blob and swap of the tensor. `name` is that of the array: its keys

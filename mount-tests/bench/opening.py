@@ -8,6 +8,9 @@ FACTOR times its target ends the run with exit code 1. MOUNT_CKPT names the bina
 """
 import argparse, json, os, resource, statistics, struct, subprocess, sys, tempfile, time, zlib
 
+sys.dont_write_bytecode = True
+import orbax_made
+
 BINARY = os.environ.get("MOUNT_CKPT", "build-release/mount.ckpt")
 REBUILD = b"ctorch._utils\n_rebuild_tensor_v2\n"
 
@@ -88,12 +91,28 @@ def make_shards(folder, n=1500):
         json.dump({"weight_map": {f"t{i}": f"m-{i:05}.safetensors" for i in range(n)}}, f)
 
 
+def make_orbax(database, folders, n=10_000):
+    """As networks are: kernels, and small vectors beside them."""
+    shape = lambda i: (16, 16) if i % 4 == 0 else (16,)
+    arrays = {("params", f"layer_{i // 10}", f"part_{i % 10}"): (shape(i), b"\0" * 4 * 16 ** len(shape(i))) for i in range(n)}
+    orbax_made.database(database, arrays)
+    orbax_made.folders(folders, arrays)
+
+
 def run(args, before=None):
     """Seconds and standard output."""
     start = time.monotonic()
     p = subprocess.run([BINARY, *args], stdout=subprocess.PIPE, preexec_fn=before)
     assert p.returncode == 0, f"{args}: exit {p.returncode}"
     return time.monotonic() - start, p.stdout
+
+
+def cpu_seconds(args):
+    """User and system."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    run(args)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def peak_memory(args):
@@ -124,8 +143,9 @@ def few_files():
 
 def measure(folder, rounds):
     """Rows: what, figure, target, unit."""
-    big, many, header, deflated, shards = (f"{folder}/{n}" for n in ("big.pt", "many.pt", "header.safetensors", "deflated.pt", "shards"))
-    make_big(big), make_many(many), make_header(header), make_shards(shards)
+    big, many, header, deflated, shards, database, folders = (f"{folder}/{n}" for n in (
+        "big.pt", "many.pt", "header.safetensors", "deflated.pt", "shards", "database.orbax", "folders.orbax"))
+    make_big(big), make_many(many), make_header(header), make_shards(shards), make_orbax(database, folders)
     data, stream = make_deflated(deflated)
 
     def inflate():
@@ -151,6 +171,9 @@ def measure(folder, rounds):
     yield "open a `.pt` of 10,000 tensors", median(lambda: run(["--cat", "summary.txt", many])[0]) * 1000, 150, "ms"
     yield "the same, peak memory", peak_memory(["--cat", "summary.txt", many]), 40, "MiB"
     yield "open a safetensors header of 100,000 tensors", median(lambda: run(["--cat", "summary.txt", header])[0]) * 1000, 500, "ms"
+    for source, what, target in (database, "a database", 150), (folders, "a folder each", 350):
+        yield f"open an Orbax checkpoint of 10,000 arrays in {what}, CPU", median(lambda: cpu_seconds(["--cat", "summary.txt", source])) * 1000, target, "ms"
+        yield "the same, peak memory", peak_memory(["--cat", "summary.txt", source]), 40, "MiB"
     yield "read one tensor of 1,500 shards with a soft limit of 256 open files", median(shard) * 1000, 500, "ms"
     yield "read a deflated tensor of 64 MiB forwards, in inflations by Python's zlib", median(forwards) / median(inflate), 2, "times"
 

@@ -15,7 +15,7 @@
 
 #include "base/cleanup.h"
 #include "formats/orbax.h"
-#include "formats/zarr.h"
+#include "formats/zarr_known.h"
 
 static struct ckpt_arena arena;
 static struct ckpt_err err;
@@ -100,6 +100,32 @@ static void test_metadata(void **state) {
         assert_int_equal(rc, cases[i].rc);
         assert_non_null(strstr(err.text, cases[i].text));
     }
+}
+
+/* The same text is the same description, of the same version only; any number of others is read
+ * all the same. */
+static void test_known(void **state) {
+    struct ckpt_zarr_known known = {0};
+    const struct ckpt_text json = CKPT_TEXT(V2(V2_REST "\"filters\":null"));
+    const struct ckpt_zarr *first = NULL, *second = NULL, *other = NULL;
+    char text[300];
+    (void)state;
+    assert_int_equal(ckpt_zarr_known_parse(&known, json, 2, &arena, &first, &err), 0);
+    const char copy[] = V2(V2_REST "\"filters\":null");
+    assert_int_equal(ckpt_zarr_known_parse(&known, ckpt_text_of(copy), 2, &arena, &second, &err),
+                     0);
+    assert_ptr_equal(first, second);
+    assert_int_equal(ckpt_zarr_known_parse(&known, json, 3, &arena, &second, &err), -ENOTSUP);
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 1; i < 3000; i++) {
+            snprintf(
+                text, sizeof text,
+                "{\"zarr_format\":2,\"shape\":[%d],\"chunks\":[1]," V2_REST "\"filters\":null}", i);
+            assert_int_equal(
+                ckpt_zarr_known_parse(&known, ckpt_text_of(text), 2, &arena, &other, &err), 0);
+            assert_int_equal(other->shape[0], i);
+        }
+    ckpt_zarr_known_fini(&known);
 }
 
 static void test_layout(void **state) {
@@ -348,6 +374,7 @@ static void test_lost_dot_files(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_metadata, free_arena),
+        cmocka_unit_test_teardown(test_known, free_arena),
         cmocka_unit_test_teardown(test_layout, free_arena),
         cmocka_unit_test_teardown(test_keys, free_arena),
         cmocka_unit_test_teardown(test_fill, free_arena),
