@@ -98,6 +98,7 @@ struct ckpt_op_family {
 extern const struct ckpt_op_family ckpt_family_layer;
 extern const struct ckpt_op_family ckpt_family_pool;
 extern const struct ckpt_op_family ckpt_family_view;
+extern const struct ckpt_op_family ckpt_family_arithmetic;
 
 const struct ckpt_op *ckpt_op_at(size_t i);                /* of all; NULL: no more */
 const struct ckpt_op *ckpt_op_find(struct ckpt_text name); /* its first row; NULL: none */

@@ -10,6 +10,7 @@ static const struct ckpt_op_family *const families[] = {
     &ckpt_family_layer,
     &ckpt_family_pool,
     &ckpt_family_view,
+    &ckpt_family_arithmetic,
 };
 
 const struct ckpt_op *ckpt_op_at(size_t i) {
