@@ -17,6 +17,7 @@
 
 #include "adapters/explain.h"
 #include "adapters/rule.h"
+#include "adapters/rule_modules.h"
 
 /* Operations so far lead to PyTorch's layout; what comes after, to the one wanted. */
 static void mark_torch(struct ckpt_shaped *s) {
@@ -101,6 +102,8 @@ int ckpt_apply_dialect(struct ckpt_build *b) {
         rc = ckpt_merge_items(b);
     if (rc == 0)
         rc = apply_rules(b);
+    if (rc == 0 && b->rules[0]->nmodules)
+        rc = ckpt_rule_decide_modules(b, b->rules[0]);
     ckpt_close_rules(b);
     return rc;
 }

@@ -161,8 +161,8 @@ static bool is_known(const struct ckpt_build *b) {
     return b->dialect && b->dialect->decide && ckpt_dialect_acts(b);
 }
 
-/* What a module was there, it is here. */
-static int decide_by_dialect(struct ckpt_build *b, struct ckpt_modules *m) {
+/* What a module was there, or what the dialect's file says it is, it is here. */
+static void decide_by_dialect(struct ckpt_build *b, struct ckpt_modules *m) {
     for (size_t i = 0; i < b->nitems; i++) {
         const struct ckpt_decision *const known = &b->item[i].decision;
         if (!b->item[i].in_model || !known->kind)
@@ -170,12 +170,13 @@ static int decide_by_dialect(struct ckpt_build *b, struct ckpt_modules *m) {
         struct ckpt_decision *const d = &m->decision[m->of_item[i]];
         d->kind = d->rule_kind = known->kind;
         d->decided_by = known->decided_by;
+        d->adds_one = known->adds_one;
     }
-    return 0;
 }
 
 static int decide(struct ckpt_build *b, struct ckpt_modules *m) {
-    int rc = is_known(b) ? decide_by_dialect(b, m) : ckpt_decide_by_options(b, m, false);
+    decide_by_dialect(b, m);
+    int rc = is_known(b) ? 0 : ckpt_decide_by_options(b, m, false);
     if (rc)
         return rc;
     climb(m);

@@ -5,6 +5,7 @@
  * strongest first, decides:
  *
  *     "option"     -o kind=REGEX=>KIND on the module's path
+ *     "dialect"    the dialect's file: a model of that kind has it there
  *     "graph"      what torch.export saw: the operations on its tensors, the classes it ran in
  *     "class"      its class in a whole-module pickle
  *     "structure"  its tensors: which there are, their ranks and lengths
@@ -100,6 +101,7 @@ struct ckpt_decision {
     struct ckpt_text path;  /* as in the facts; .s NULL: of no module */
     const struct ckpt_module *record;
     struct ckpt_text graph_class;
+    bool adds_one;                  /* the dialect says so: a norm that multiplies by 1 + weight */
     const char *graph_kind;         /* what the operations on its tensors say; or NULL */
     const struct ckpt_facts *facts; /* only while modules are decided: they are large */
     struct ckpt_decision *within;   /* on the module that holds this one; NULL: none does */

@@ -110,6 +110,8 @@ static bool one_more(const struct ckpt_decision *d) {
     static const char *const classes[] = {"GemmaRMSNorm", "Gemma2RMSNorm", "Gemma3RMSNorm",
                                           "Qwen3NextRMSNorm"};
     const struct ckpt_module *record = d->facts->record;
+    if (d->adds_one)
+        return true;
     for (size_t i = 0; record && is(d->kind, "norm") && i < sizeof classes / sizeof *classes; i++)
         if (ckpt_text_ends(record->cls, classes[i]))
             return true;
@@ -197,8 +199,8 @@ static const struct doubt_row {
      "burn's InstanceNorm keeps none: it loads and computes something else"},
     {TO_BURN, padded_otherwise, "convolutions whose padding_mode is not zeros",
      "burn's pad with zeros: they load and compute something else"},
-    {TO_BURN, one_more, "norms of a class that adds 1 to its weight",
-     "burn's RmsNorm does not: it loads and computes something else"},
+    {TO_BURN, one_more, "norms that multiply by 1 + weight, as their class or the dialect has it",
+     "burn's RmsNorm multiplies by gamma: it loads and computes something else"},
     {WITH_NN, final_norm, "norms behind the last Transformer layer",
      "burn's TransformerEncoder and TransformerDecoder have none and leave them out silently: put "
      "a LayerNorm of your own behind them"},

@@ -61,6 +61,12 @@ static const char *say_structure(struct ckpt_explain *e, const struct ckpt_build
                                       : "names and shapes of its tensors tell nothing";
 }
 
+static const char *say_dialect(struct ckpt_explain *e, const struct ckpt_build *b,
+                               const struct ckpt_decision *d) {
+    (void)d;
+    return ckpt_arena_printf(&e->arena, "dialect=%s has it there", b->model->dialect);
+}
+
 /* Only files of ours have one: said where it decides. */
 static const char *say_record(struct ckpt_explain *e, const struct ckpt_build *b,
                               const struct ckpt_decision *d) {
@@ -84,9 +90,9 @@ static const struct {
     const char *name;
     const char *(*say)(struct ckpt_explain *e, const struct ckpt_build *b,
                        const struct ckpt_decision *d);
-} rungs[] = {{"option", say_option},  {"record", say_record},       {"graph", say_graph},
-             {"class", say_class},    {"structure", say_structure}, {"name", say_name},
-             {"default", say_default}};
+} rungs[] = {{"option", say_option}, {"dialect", say_dialect}, {"record", say_record},
+             {"graph", say_graph},   {"class", say_class},     {"structure", say_structure},
+             {"name", say_name},     {"default", say_default}};
 #define RUNGS (sizeof rungs / sizeof rungs[0])
 
 /* The rungs down to the one that decided; all, if none did. */
@@ -96,7 +102,7 @@ static int climb(struct ckpt_explain *e, const struct ckpt_build *b, const struc
     x->rung = ckpt_arena_array(&e->arena, RUNGS, sizeof *x->rung);
     for (size_t i = 0; x->rung && i < RUNGS && !decided; i++) {
         decided = decided_by(d, rungs[i].name);
-        if (!decided && rungs[i].say == say_record)
+        if (!decided && (rungs[i].say == say_record || rungs[i].say == say_dialect))
             continue;
         const char *said = decided && i == 0 ? "-o kind=" : rungs[i].say(e, b, d);
         if (said && decided)

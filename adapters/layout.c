@@ -177,6 +177,31 @@ static int tell_module(struct ckpt_build *b, const struct ckpt_decision *d,
     return rc;
 }
 
+/* Before the cast changes what parts have of bytes. */
+static int tell_joined(struct ckpt_build *b, const struct ckpt_item *item, struct ckpt_adapted *t) {
+    const struct ckpt_shaped *const made = item->made;
+    if (!made || (made->nparts == 1 && made->part[0].source))
+        return 0;
+    struct ckpt_arena *const a = &b->model->arena;
+    struct ckpt_joined *const joined = ckpt_arena_alloc(a, sizeof *joined);
+    struct ckpt_joined_part *const part = ckpt_arena_array(a, made->nparts, sizeof *part);
+    if (!joined || !part)
+        return ckpt_fail_memory(b->err, "adapting tensors");
+    const uint32_t unit = ckpt_dtype_info(item->tensor->dtype)->unit_bytes;
+    for (uint32_t i = 0; i < made->nparts; i++)
+        part[i] = (struct ckpt_joined_part){.source = made->part[i].source,
+                                            .op = made->part[i].op,
+                                            .nop = made->part[i].nop,
+                                            .units = (int64_t)(made->part[i].nbytes / unit)};
+    *joined = (struct ckpt_joined){.part = part,
+                                   .nparts = made->nparts,
+                                   .turns = made->turns ? made->turns : 1,
+                                   .ndim = made->ndim,
+                                   .shape = made->shape};
+    t->joined = joined;
+    return 0;
+}
+
 static int adapt(struct ckpt_build *b, const struct ckpt_shaped *shaped, struct ckpt_adapted *t) {
     const struct ckpt_item *item = &b->item[shaped->item];
     *t = (struct ckpt_adapted){
@@ -191,13 +216,14 @@ static int adapt(struct ckpt_build *b, const struct ckpt_shaped *shaped, struct 
         .in_model = item->in_model,
         .mapped = item->mapped,
         .alias = shaped->alias,
-        .joined = item->made && item->made->nparts > 1,
         .torch_key = item->torch_key,
     };
     t->dtype = t->map.to;
     t->untouched = t->nparts == 1 && t->part->source && ckpt_walk_contiguous(t->part->walk) &&
                    identity_map(&t->map) && !ckpt_computed_blob_of(t->part->source->blob);
     int rc = tell_module(b, &item->decision, t);
+    if (rc == 0)
+        rc = tell_joined(b, item, t);
     if (rc == 0)
         rc = size_parts(b, t);
     if (rc == 0)

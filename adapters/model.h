@@ -85,6 +85,20 @@ struct ckpt_part {
     uint32_t ntorch; /* the first so many are the dialect's: they lead to PyTorch's layout */
 };
 
+/* What PyTorch has under a key, where the dialect joined it of several tensors, or of zeros. */
+struct ckpt_joined {
+    struct ckpt_joined_part {
+        const struct ckpt_tensor *source; /* NULL: zeros */
+        const struct ckpt_view_op *op;    /* from the source's shape to this part's */
+        uint32_t nop;
+        int64_t units;
+    } * part;
+    uint32_t nparts;
+    uint64_t turns; /* as ckpt_adapted's */
+    uint32_t ndim;
+    const int64_t *shape;
+};
+
 /* What happens to each element while it is copied: swap, then conj and neg, then the cast. */
 struct ckpt_element_map {
     enum ckpt_dtype from, to;
@@ -110,7 +124,6 @@ struct ckpt_adapted {
     bool in_model;  /* belongs to model.safetensors (which may still be unable to hold its dtype) */
     bool alias;     /* a second name for a tensor of the model: a file, not in model.safetensors */
     bool mapped;    /* map= has changed its name */
-    bool joined;    /* what PyTorch has under torch_key the dialect joined of several sources */
     bool untouched; /* the source's own bytes in order: one part, contiguous walk, no element map */
     /* What was done, in order, NULL-terminated: "weight_norm" (computed); "rename" (by map= or a
      * rule), "renumber"; a rule's "transpose" (the permute of a matrix), "permute", "reshape",
@@ -125,6 +138,7 @@ struct ckpt_adapted {
         const struct ckpt_module *record;   /* class and attributes, where the file has them */
         const struct ckpt_decision *within; /* what holds it (adapters/evidence.h); or NULL */
     } module;
+    const struct ckpt_joined *joined; /* what PyTorch has under torch_key; NULL: one source */
     struct ckpt_text torch_key; /* the PyTorch name inside the model: after root and prefix, before
                                    map, renumbering and layout */
     const struct ckpt_text *tied; /* adapted keys that show the same storage range */

@@ -7,12 +7,15 @@
 #include <string.h>
 
 #include "adapters/builtin_rules.h"
+#include "adapters/rule_modules.h"
 
 void ckpt_rules_free(struct ckpt_rules *r) {
     if (!r)
         return;
     for (size_t i = 0; i < r->nrules; i++)
         ckpt_regex_free(r->rule[i].match);
+    for (size_t i = 0; i < r->nmodules; i++)
+        ckpt_regex_free(r->module[i].match);
     ckpt_arena_fini(&r->arena);
     free(r);
 }
@@ -47,7 +50,12 @@ int ckpt_rules_load(const char *path, struct ckpt_rules **out, struct ckpt_err *
     const size_t n = fread(text, 1, CKPT_RULE_FILE_BYTES + 1, f);
     if (ferror(f))
         return ckpt_fail(err, -EIO, "rules=%s: cannot be read", name);
-    return ckpt_rules_parse(text, n, name, out, err);
+    const int rc = ckpt_rules_parse(text, n, name, out, err);
+    if (rc || (*out)->nmodules == 0)
+        return rc;
+    ckpt_rules_free(*out);
+    *out = NULL;
+    return ckpt_fail(err, -EINVAL, "%s: \"modules\" is for dialects; -o kind= says it here", name);
 }
 
 #define INDEX CKPT_TEXT("${index}")

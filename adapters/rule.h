@@ -92,10 +92,11 @@ struct ckpt_rule {
 
 struct ckpt_rules {
     const char *name; /* of the file, for messages */
-    bool builtin;
-    bool closed;
+    bool builtin, closed;
     struct ckpt_rule *rule;
     size_t nrules;
+    struct ckpt_rule_module *module; /* of a dialect's file: rule_modules.h */
+    size_t nmodules;
     struct ckpt_rule_when *variant;
     struct ckpt_text *variant_name;
     uint32_t nvariants;
@@ -138,8 +139,7 @@ struct ckpt_shaped_list {
     size_t n, cap;
 };
 
-/* A rule that computes a new source from two; it does nothing else, and acts before modules are
- * looked at. */
+/* Computes a new source from two; does nothing else, and acts before modules are looked at. */
 static inline bool ckpt_rule_computes(const struct ckpt_rule *rule) {
     return rule->target[0].nop == 1 && rule->target[0].op[0].kind >= CKPT_RULE_WEIGHT_NORM;
 }
@@ -149,8 +149,8 @@ static inline bool ckpt_rule_is_within(const struct ckpt_rule *rule) {
     return rule->nwithin > 0;
 }
 
-/* Applies the build's files to the model's items, the first file that takes a key has it, and
- * appends what comes of all of them, in their order. */
+/* Applies the build's files to the items, the first that takes a key has it; appends the results.
+ */
 int ckpt_rules_apply(struct ckpt_build *b, struct ckpt_shaped_list *out) CKPT_CHECKED;
 /* The source as it is. */
 int ckpt_shape_identity(struct ckpt_build *b, size_t item, struct ckpt_shaped *out) CKPT_CHECKED;

@@ -10,6 +10,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "adapters/rule_modules.h"
+
 static const char *type_name(const cJSON *v) {
     return cJSON_IsObject(v)   ? "an object"
            : cJSON_IsArray(v)  ? "an array"
@@ -374,8 +376,47 @@ static int read_variants(struct ckpt_rule_reader *r, const cJSON *v) {
     return 0;
 }
 
+/* One entry of "modules". */
+static int read_module(const struct ckpt_rule_reader *r, const cJSON *v,
+                       struct ckpt_rule_module *module) {
+    static const char *const names[] = {"match", "kind", "adds_one", NULL};
+    const cJSON *const match = get(v, "match"), *const kind = get(v, "kind");
+    if (!cJSON_IsObject(v))
+        return ckpt_rule_want(r, "modules", "objects", v);
+    const int rc = check_members(r, v, names);
+    if (rc)
+        return rc;
+    if (!cJSON_IsString(match) || !cJSON_IsString(kind))
+        return ckpt_rule_want(r, match ? "kind" : "match", "a string", match ? kind : match);
+    module->kind = ckpt_kind_by_name(ckpt_text_of(kind->valuestring));
+    module->adds_one = cJSON_IsTrue(get(v, "adds_one"));
+    if (!module->kind)
+        return ckpt_fail(r->err, -EINVAL, "%s: \"modules\": no kind of module is called '%s'",
+                         r->where, kind->valuestring);
+    return ckpt_regex_new(ckpt_text_of(match->valuestring), true, r->where, &module->match, r->err);
+}
+
+static int read_modules(const struct ckpt_rule_reader *r, const cJSON *list) {
+    struct ckpt_rules *const rules = r->rules;
+    const cJSON *entry;
+    int rc = 0;
+    if (!list)
+        return 0;
+    if (!cJSON_IsArray(list) || cJSON_GetArraySize(list) > (int)CKPT_RULE_LIST_MAX)
+        return ckpt_rule_want(r, "modules", "an array of at most 64 objects", list);
+    rules->module = ckpt_arena_array(&rules->arena, CKPT_RULE_LIST_MAX, sizeof *rules->module);
+    if (!rules->module)
+        return ckpt_fail_memory(r->err, "reading rules");
+    cJSON_ArrayForEach(entry, list) {
+        rc = read_module(r, entry, &rules->module[rules->nmodules++]);
+        if (rc)
+            break;
+    }
+    return rc;
+}
+
 static int read_file(struct ckpt_rule_reader *r, const cJSON *root) {
-    static const char *const names[] = {"about", "closed", "variants", "rules", NULL};
+    static const char *const names[] = {"about", "closed", "variants", "modules", "rules", NULL};
     struct ckpt_rules *rules = r->rules;
     if (!cJSON_IsObject(root))
         return ckpt_fail(r->err, -EINVAL, "%s: the file is %s, expected an object", r->where,
@@ -388,6 +429,8 @@ static int read_file(struct ckpt_rule_reader *r, const cJSON *root) {
         rc = ckpt_rule_want(r, "rules", "an array", list);
     if (rc == 0)
         rc = read_variants(r, get(root, "variants"));
+    if (rc == 0)
+        rc = read_modules(r, get(root, "modules"));
     if (rc)
         return rc;
     rules->closed = cJSON_IsTrue(closed);

@@ -10,7 +10,7 @@
 #include "verify/run.h"
 
 #define HEAD_BYTES 8192    /* everything that is there once, its limits and reasons included */
-#define LAYER_BYTES 800    /* without path, type and reason */
+#define LAYER_BYTES 850    /* without path, type and reason */
 #define MISMATCH_BYTES 160 /* without its key and the digits of two elements */
 #define FAULT_BYTES 160    /* without entry, reason and tensors */
 #define LIST_TEXT_BYTES 16 /* a text that stands in a list: blanks, comma, line break */
@@ -104,5 +104,6 @@ static size_t faults_bytes(const struct ckpt_model *m) {
 
 size_t ckpt_verify_bound(const struct ckpt_model *m, const struct ckpt_verify_options *options) {
     const size_t whole = options->chain ? CKPT_RUNS_MAX * RUN_BYTES : 0;
-    return HEAD_BYTES + whole + layers_bytes(m) + mismatches_bytes(m) + faults_bytes(m);
+    return HEAD_BYTES + CKPT_REPORT_TEXT_MAX + whole + layers_bytes(m) + mismatches_bytes(m) +
+           faults_bytes(m);
 }

@@ -9,12 +9,13 @@
 
 /* ---- parameters ---- */
 
-int ckpt_bound_init(struct ckpt_bound *b, const struct ckpt_adapted *t, bool served,
+int ckpt_bound_init(struct ckpt_bound *b, const struct ckpt_adapted *t, enum ckpt_side side,
                     struct ckpt_reader *reader, struct ckpt_err *err) {
+    const bool served = side == CKPT_SIDE_SERVED;
     memset(b, 0, sizeof(*b));
     b->param = served ? &b->from_mount.param : &b->source.param;
     return served ? ckpt_served_param_init(&b->from_mount, reader, t, err)
-                  : ckpt_source_param_init(&b->source, t, err);
+                  : ckpt_source_param_init(&b->source, t, side == CKPT_SIDE_CAST, err);
 }
 
 void ckpt_bound_fini(struct ckpt_bound *b) {
@@ -31,11 +32,12 @@ const char *ckpt_name_join(char buf[CKPT_NAME_MAX], const char *module, const ch
 int ckpt_scope_bind(const struct ckpt_scope *s, const char *name, bool optional,
                     struct ckpt_bound *b, struct ckpt_err *err) {
     const struct ckpt_layers *const layers = s->plan->layers;
-    const struct ckpt_adapted *const t = s->served ? ckpt_layers_served(layers, s->key, name)
-                                                   : ckpt_layers_source(layers, s->key, name);
+    const struct ckpt_adapted *const t = s->side == CKPT_SIDE_SERVED
+                                             ? ckpt_layers_served(layers, s->key, name)
+                                             : ckpt_layers_source(layers, s->key, name);
     memset(b, 0, sizeof(*b));
     if (t)
-        return ckpt_bound_init(b, t, s->served, s->reader, err);
+        return ckpt_bound_init(b, t, s->side, s->reader, err);
     return optional ? 0
                     : ckpt_fail(err, -EINVAL, "parameter %.*s%s%s is missing",
                                 CKPT_TEXT_ARGS(s->key), s->key.n ? "." : "", name);

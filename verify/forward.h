@@ -19,7 +19,7 @@ struct ckpt_scope {
     const struct ckpt_plan *plan;
     struct ckpt_reader *reader;
     struct ckpt_exec *exec;
-    bool served;          /* else source tensors */
+    enum ckpt_side side;
     bool burn;            /* burn's forward: a Linear's weight is [in, out] */
     struct ckpt_text key; /* what stands before its names: the layer's path, or the served prefix */
 };
@@ -33,7 +33,7 @@ struct ckpt_bound {
 void ckpt_bound_fini(struct ckpt_bound *b);
 #define ckpt_auto_bound ckpt_bound_fini
 /* Binds to the source that t shows, or to what it serves. */
-int ckpt_bound_init(struct ckpt_bound *b, const struct ckpt_adapted *t, bool served,
+int ckpt_bound_init(struct ckpt_bound *b, const struct ckpt_adapted *t, enum ckpt_side side,
                     struct ckpt_reader *reader, struct ckpt_err *err) CKPT_CHECKED;
 
 /* A visitor of names; true: it has seen enough. */
@@ -55,6 +55,8 @@ extern const struct ckpt_forward ckpt_forward_attention, ckpt_forward_encoder_la
 /* Gives the plan its forward and finds its names: which are missing is its status. */
 void ckpt_plan_forward(struct ckpt_plan *p, const struct ckpt_forward *f);
 /* Probe i: a batch of 2 sequences of that length, as the plan's batch_first has it. */
+/* Columns of the matrix of that name, as PyTorch has it. */
+int64_t ckpt_plan_columns(const struct ckpt_plan *p, const char *name, int64_t otherwise);
 void ckpt_plan_probe_sequence(struct ckpt_plan *p, uint32_t i, int64_t length, int64_t width);
 /* Runs it on inputs as the layer takes them: unbatched, or sequences first, or batches first. */
 int ckpt_forward_run(const struct ckpt_plan *plan, enum ckpt_side side, struct ckpt_reader *reader,

@@ -59,7 +59,7 @@ int ckpt_forward_run(const struct ckpt_plan *plan, enum ckpt_side side, struct c
     const struct ckpt_scope s = {.plan = plan,
                                  .reader = reader,
                                  .exec = exec,
-                                 .served = served,
+                                 .side = side,
                                  .burn = served && plan->layers->model->layout == CKPT_LAYOUT_BURN,
                                  .key = served ? plan->prefix : plan->layer->path};
     CKPT_AUTO(inputs) struct ckpt_inputs batches = {0};

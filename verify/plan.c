@@ -95,7 +95,7 @@ static void torch_shape(struct ckpt_plan *p, struct ckpt_plan_param *param) {
     const struct ckpt_adapted *const t = param->tensor;
     struct ckpt_source_param source;
     struct ckpt_err err = {0};
-    const int rc = ckpt_source_param_init(&source, t, &err);
+    const int rc = ckpt_source_param_init(&source, t, false, &err);
     if (rc < 0)
         ckpt_plan_refuse(p, rc == -EOPNOTSUPP ? CKPT_STATUS_SKIP : CKPT_STATUS_TEST_FAIL, "%s",
                          err.text);

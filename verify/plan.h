@@ -65,7 +65,8 @@ bool ckpt_plan_activation(struct ckpt_text name, const struct ckpt_module *recor
 /* Every name that ckpt_plan_activation takes for an operation; NULL-terminated. */
 extern const char *const ckpt_activation_names[];
 
-enum ckpt_side { CKPT_SIDE_TORCH, CKPT_SIDE_SERVED };
+/* CAST: PyTorch's, its parameters rounded as the mount's cast rounds them. */
+enum ckpt_side { CKPT_SIDE_TORCH, CKPT_SIDE_CAST, CKPT_SIDE_SERVED };
 
 /* Inputs of a layer. */
 struct ckpt_inputs {

@@ -46,16 +46,12 @@ void ckpt_plan_attention_attributes(const struct ckpt_layer *l, struct ckpt_plan
     ckpt_plan_add_bool(p, "add_zero_attn", zero && zero->kind == CKPT_VALUE_BOOL && zero->b);
 }
 
-static int64_t columns(const struct ckpt_plan *p, const char *name, int64_t otherwise) {
-    const struct ckpt_adapted *const t = ckpt_layers_source(p->layers, p->layer->path, name);
-    return t && t->source->ndim == 2 ? t->source->shape[1] : otherwise;
-}
-
 /* Query alone if it can be key and value, too. */
 static void set_probes(struct ckpt_plan *p) {
-    const int64_t width = columns(p, "q_proj_weight", columns(p, "in_proj_weight", 1));
-    const int64_t key = columns(p, "k_proj_weight", width);
-    const int64_t value = columns(p, "v_proj_weight", width);
+    const int64_t width =
+        ckpt_plan_columns(p, "q_proj_weight", ckpt_plan_columns(p, "in_proj_weight", 1));
+    const int64_t key = ckpt_plan_columns(p, "k_proj_weight", width);
+    const int64_t value = ckpt_plan_columns(p, "v_proj_weight", width);
     ckpt_plan_probe_sequence(p, 0, 5, width);
     if (key == width && value == width)
         return;

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "verify/forward.h"
 
 /* What visitors of names look for. */
@@ -136,6 +137,20 @@ void ckpt_plan_forward(struct ckpt_plan *p, const struct ckpt_forward *f) {
 bool ckpt_plan_has(const struct ckpt_plan *p, const char *module, const char *name) {
     char buf[CKPT_NAME_MAX];
     return ckpt_layers_source(p->layers, p->layer->path, ckpt_name_join(buf, module, name));
+}
+
+int64_t ckpt_plan_columns(const struct ckpt_plan *p, const char *name, int64_t otherwise) {
+    const struct ckpt_adapted *const t = ckpt_layers_source(p->layers, p->layer->path, name);
+    struct ckpt_err ignored;
+    if (!t)
+        return otherwise;
+    if (t->joined)
+        return t->joined->ndim == 2 ? t->joined->shape[1] : otherwise;
+    CKPT_AUTO(naive) struct ckpt_naive naive = {0};
+    if (ckpt_naive_init(&naive, t->part->source, t->part->op, t->part->ntorch, &ignored) < 0)
+        return otherwise;
+    const struct ckpt_naive_shape *const shape = ckpt_naive_result(&naive);
+    return shape->ndim == 2 ? shape->size[1] : otherwise;
 }
 
 void ckpt_plan_probe_sequence(struct ckpt_plan *p, uint32_t i, int64_t length, int64_t width) {

@@ -108,8 +108,6 @@ static const char *operation(const struct ckpt_layer *l, struct ckpt_plan *p) {
 }
 
 void ckpt_plan_rnn(const struct ckpt_layer *l, struct ckpt_plan *p) {
-    const struct ckpt_adapted *const t = ckpt_layers_source(p->layers, l->path, "weight_ih_l0");
-    const int64_t width = t && t->source->ndim == 2 ? t->source->shape[1] : 1;
     if (ckpt_plan_has(p, "", "weight_hr_l0"))
         ckpt_plan_refuse(p, CKPT_STATUS_SKIP, "burn has no LSTM with proj_size");
     ckpt_plan_add_string(p, "operation", operation(l, p));
@@ -118,6 +116,6 @@ void ckpt_plan_rnn(const struct ckpt_layer *l, struct ckpt_plan *p) {
                        said_or_there(l, p, "bidirectional", "weight_hh_l0_reverse"));
     ckpt_plan_add_bool(p, "has_biases", said_or_there(l, p, "bias", "bias_hh_l0"));
     ckpt_plan_add_bool(p, "batch_first", ckpt_plan_bool(l, p, "batch_first", false));
-    ckpt_plan_probe_sequence(p, 0, 5, width);
+    ckpt_plan_probe_sequence(p, 0, 5, ckpt_plan_columns(p, "weight_ih_l0", 1));
     ckpt_plan_forward(p, &ckpt_forward_rnn);
 }

@@ -28,7 +28,7 @@ static int bind_param(struct bounds *b, const struct ckpt_plan_param *p, enum ck
     const bool served = side == CKPT_SIDE_SERVED;
     struct ckpt_bound *const to = &b->at[b->n++];
     struct ckpt_arg *const a = &b->arg[b->nargs++];
-    const int rc = ckpt_bound_init(to, served ? p->served : p->tensor, served, reader, err);
+    const int rc = ckpt_bound_init(to, served ? p->served : p->tensor, side, reader, err);
     to->param->in_out = served ? p->in_out_served : p->in_out_source;
     *a = (struct ckpt_arg){.name = p->arg, .kind = CKPT_ARG_PARAM};
     a->param = to->param;

@@ -151,8 +151,7 @@ static int run_child(const struct ckpt_scope *s, const struct ckpt_layer *child,
     for (uint32_t i = 0; i < plan.nargs; i++) /* the stack has turned its inputs already */
         if (strcmp(plan.arg[i].name, "batch_first") == 0)
             plan.arg[i].b = true;
-    const int rc = ckpt_plan_run(&plan, s->served ? CKPT_SIDE_SERVED : CKPT_SIDE_TORCH, s->reader,
-                                 &of_child, s->exec, &y, err);
+    const int rc = ckpt_plan_run(&plan, s->side, s->reader, &of_child, s->exec, &y, err);
     if (rc < 0)
         return rc == -EINTR ? rc : ckpt_fail_in(err, "%.*s", CKPT_TEXT_ARGS(child->path));
     ckpt_array_fini(x);

@@ -23,18 +23,21 @@ enum ckpt_status ckpt_verify_failure(int rc) {
 }
 
 struct outputs {
-    struct ckpt_array torch, served;
+    struct ckpt_array torch, cast, served; /* cast: only if the mount casts */
 };
 
 static void outputs_fini(struct outputs *o) {
     ckpt_array_fini(&o->torch);
+    ckpt_array_fini(&o->cast);
     ckpt_array_fini(&o->served);
 }
 CKPT_DEFINE_AUTO(outputs, struct outputs, outputs_fini)
 
-static int run_both(struct ckpt_verification *v, const struct ckpt_plan *plan,
-                    const struct ckpt_inputs *in, struct outputs *out, struct ckpt_err *err) {
+static int run_sides(struct ckpt_verification *v, const struct ckpt_plan *plan,
+                     const struct ckpt_inputs *in, struct outputs *out, struct ckpt_err *err) {
     int rc = ckpt_plan_run(plan, CKPT_SIDE_TORCH, v->reader, in, &v->exec, &out->torch, err);
+    if (rc == 0 && v->model->ncast)
+        rc = ckpt_plan_run(plan, CKPT_SIDE_CAST, v->reader, in, &v->exec, &out->cast, err);
     if (rc == 0)
         rc = ckpt_plan_run(plan, CKPT_SIDE_SERVED, v->reader, in, &v->exec, &out->served, err);
     return rc;
@@ -59,19 +62,37 @@ static bool all_finite(const struct ckpt_array *a) {
     return true;
 }
 
-static void explain_difference(const struct ckpt_verification *v, const struct ckpt_plan *plan,
-                               bool finite, struct ckpt_layer_result *r) {
+static void explain_difference(const struct ckpt_plan *plan, bool finite,
+                               struct ckpt_layer_result *r) {
     if (!finite) {
         r->status = CKPT_STATUS_SKIP;
         ckpt_reason_set(&r->reason, "what the source computes is not finite: nothing to compare "
                                     "with; its bytes are checked");
         return;
     }
-    ckpt_reason_set(&r->reason, "the served bytes do not compute what the source computes%s%s%s",
-                    plan->otherwise ? ": " : "", plan->otherwise ? plan->otherwise : "",
-                    v->model->ncast ? "; it may be the rounding of the cast, which atol= and "
-                                      "rtol= can allow for"
-                                    : "");
+    ckpt_reason_set(&r->reason, "the served bytes do not compute what the source computes%s%s",
+                    plan->otherwise ? ": " : "", plan->otherwise ? plan->otherwise : "");
+}
+
+/* By how much the cast alone changes what the layer computes: no fault, but worth a number. That a
+ * number does not fit the narrower dtype is one. */
+static int measure_cast(struct ckpt_verification *v, const struct outputs *out,
+                        struct ckpt_layer_result *r, struct ckpt_err *err) {
+    struct ckpt_diff d;
+    const int rc =
+        ckpt_diff(&out->torch, &out->served, v->options->atol, v->options->rtol, &d, err);
+    if (rc < 0)
+        return rc;
+    r->cast_max = d.max_abs;
+    if (!v->layer.most_cast || d.max_abs > v->layer.cast_max) {
+        v->layer.most_cast = r->layer;
+        v->layer.cast_max = d.max_abs;
+    }
+    if (d.ninvalid == 0 || !all_finite(&out->torch))
+        return 0;
+    r->status = CKPT_STATUS_DIFF;
+    ckpt_reason_set(&r->reason, "what the source computes is finite, and after the cast it is not");
+    return 0;
 }
 
 static int probe_seeded(struct ckpt_verification *v, const struct ckpt_plan *plan,
@@ -80,21 +101,21 @@ static int probe_seeded(struct ckpt_verification *v, const struct ckpt_plan *pla
     CKPT_AUTO(outputs) struct outputs out = {0};
     int rc = ckpt_plan_make_probe(plan, r->layer->path, &v->exec, &in, err);
     if (rc == 0)
-        rc = run_both(v, plan, &in, &out, err);
+        rc = run_sides(v, plan, &in, &out, err);
     if (rc == 0)
-        rc = compare(v, &out.torch, &out.served, &r->max_abs, err);
+        rc = compare(v, v->model->ncast ? &out.cast : &out.torch, &out.served, &r->max_abs, err);
     if (rc < 0)
         return rc;
     r->compared = true;
     r->status = (enum ckpt_status)rc;
     if (r->status == CKPT_STATUS_DIFF)
-        explain_difference(v, plan, all_finite(&out.torch), r);
-    return 0;
+        explain_difference(plan, all_finite(&out.torch), r);
+    return v->model->ncast ? measure_cast(v, &out, r, err) : 0;
 }
 
 /* A recorded output that a run misses is a DIFF, unless an attribute had to be assumed: then the
  * record tells nothing about the tensors. */
-static void judge_recorded(struct ckpt_layer_result *r, bool close) {
+static void judge_recorded(struct ckpt_layer_result *r, bool close, bool cast) {
     if (close) {
         r->recorded = CKPT_STATUS_PASS;
         return;
@@ -105,7 +126,11 @@ static void judge_recorded(struct ckpt_layer_result *r, bool close) {
                         "the recorded output is not reproduced with the assumed attributes; only "
                         "the two layouts were compared");
     else if (!r->nassumed && r->status >= CKPT_STATUS_PASS) /* or SKIP: the source is not finite */
-        ckpt_reason_set(&r->reason, "differs from the recorded output");
+        ckpt_reason_set(&r->reason, "differs from the recorded output%s",
+                        cast
+                            ? ", as the rounding of the cast may let it: atol= and rtol= can allow "
+                              "for that"
+                            : "");
     if (!r->nassumed)
         r->status = ckpt_status_worst(r->status, CKPT_STATUS_DIFF);
 }
@@ -145,9 +170,9 @@ static int probe_recorded(struct ckpt_verification *v, const struct ckpt_plan *p
         return rc;
     rc = ckpt_source_load(out, true, &v->exec.memory, &expected, err);
     if (rc == 0)
-        rc = run_both(v, plan, &in, &got, err);
+        rc = run_sides(v, plan, &in, &got, err);
     if (rc == -EINVAL && r->nassumed) { /* the recorded shapes do not fit what was assumed */
-        judge_recorded(r, false);
+        judge_recorded(r, false, false);
         return 0;
     }
     int torch = 0, served = 0;
@@ -157,7 +182,8 @@ static int probe_recorded(struct ckpt_verification *v, const struct ckpt_plan *p
         rc = served = compare(v, &expected, &got.served, &r->served_max, err);
     if (rc < 0)
         return rc;
-    judge_recorded(r, torch == CKPT_STATUS_PASS && served == CKPT_STATUS_PASS);
+    judge_recorded(r, torch == CKPT_STATUS_PASS && served == CKPT_STATUS_PASS,
+                   torch == CKPT_STATUS_PASS && v->model->ncast);
     return 0;
 }
 

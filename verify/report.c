@@ -175,7 +175,7 @@ static void put_bytes(struct writer *w, const struct ckpt_verification *v) {
 
 /* ---- layers ---- */
 
-static void put_layer(struct writer *w, const struct ckpt_layer_result *r) {
+static void put_layer(struct writer *w, const struct ckpt_layer_result *r, bool cast) {
     ckpt_jsonw_object(&w->json);
     put_text(w, "path", r->layer->path);
     put_text(w, "type", ckpt_layer_type(r->layer));
@@ -183,6 +183,8 @@ static void put_layer(struct writer *w, const struct ckpt_layer_result *r) {
     put_status(w, "status", r->status);
     if (r->compared)
         put_double(w, "max_abs", r->max_abs);
+    if (r->compared && cast)
+        put_double(w, "cast_max_abs", r->cast_max);
     if (r->recorded != CKPT_STATUS_SKIP) {
         begin(w, "recorded");
         put_status(w, "status", r->recorded);
@@ -204,8 +206,19 @@ static void put_layers(struct writer *w, const struct ckpt_layers_result *all) {
     w->truncated = w->truncated || all->truncated;
     begin_list(w, "layers");
     for (size_t i = 0; i < all->n; i++)
-        put_layer(w, &all->at[i]);
+        put_layer(w, &all->at[i], all->most_cast);
     end_list(w);
+}
+
+/* What the cast alone does to the outputs of the layers. */
+static void put_cast(struct writer *w, const struct ckpt_verification *v) {
+    if (!v->layer.most_cast)
+        return;
+    begin(w, "cast");
+    put_u64(w, "tensors", v->model->ncast);
+    put_double(w, "max_abs", v->layer.cast_max);
+    put_text(w, "layer", v->layer.most_cast->path);
+    end(w);
 }
 
 /* ---- the whole model ---- */
@@ -321,9 +334,11 @@ static void put_limits(struct writer *w, const struct ckpt_verification *v) {
         put_string(w, NULL,
                    "A chain has one output; the other recorded outputs were not compared.");
     if (any_cast(v->model))
-        put_string(w, NULL,
-                   "Tensors were cast: outputs differ by their rounding, which atol= and rtol= may "
-                   "have to allow for.");
+        put_string(
+            w, NULL,
+            "Tensors were cast: layers are compared after the same rounding of the source; by "
+            "how much that rounding changes them is cast_max_abs. Recorded outputs and "
+            "chains are held to atol= and rtol=, which may have to allow for it.");
     if (v->bytes.computed)
         put_string(
             w, NULL,
@@ -333,13 +348,10 @@ static void put_limits(struct writer *w, const struct ckpt_verification *v) {
         put_string(w, NULL,
                    "Unchecked: tensors of packed elements that an operation touches; and of a "
                    "broadcast far larger than its storage, all but both ends.");
-    if (ckpt_model_is_burn(v->model))
+    if (ckpt_model_is_burn(v->model) && v->model->layout != CKPT_LAYOUT_TORCH)
         put_string(w, NULL,
-                   v->model->layout == CKPT_LAYOUT_TORCH
-                       ? "The source is in burn's layout: what is joined of several of its tensors "
-                         "was compared byte by byte only."
-                       : "The source is in burn's layout already: its bytes are checked, its "
-                         "layers are not recognised.");
+                   "The source is in burn's layout already: its bytes are checked, its layers are "
+                   "not recognised.");
     end_list(w);
 }
 
@@ -351,6 +363,7 @@ void ckpt_report_write(const struct ckpt_verification *v, struct ckpt_str *out) 
     put_reference(&w, &v->reference);
     put_runs(&w, &v->chain);
     put_layers(&w, &v->layer);
+    put_cast(&w, v);
     put_bytes(&w, v);
     begin(&w, "params");
     begin_list(&w, "differs");

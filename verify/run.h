@@ -12,9 +12,10 @@ struct ckpt_layer_result {
     const struct ckpt_layer *layer;
     enum ckpt_status status;
     struct ckpt_reason reason;
-    bool compared;                /* torch against served */
-    double max_abs;               /* of that */
-    enum ckpt_status recorded;    /* of both runs against the recorded output; SKIP: none */
+    bool compared;             /* torch against served */
+    double max_abs;            /* of that */
+    double cast_max;           /* what the cast alone changes: the source's floats against served */
+    enum ckpt_status recorded; /* of both runs against the recorded output; SKIP: none */
     double torch_max, served_max; /* of those */
     const char *assumed[CKPT_PLAN_ASSUMED];
     uint32_t nassumed;
@@ -24,6 +25,8 @@ struct ckpt_layers_result {
     enum ckpt_status status;
     struct ckpt_layer_result *at; /* at most CKPT_LAYERS_LISTED; rather bad ones than good ones */
     size_t n, total, probed, recorded;
+    const struct ckpt_layer *most_cast; /* the layer of the largest cast_max; NULL: no cast */
+    double cast_max;
     uint64_t parameters; /* tensors that a probe read */
     bool truncated;
 };

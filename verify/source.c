@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "adapters/gather.h"
 #include "base/cleanup.h"
 #include "base/guard.h"
 #include "verify/convert.h"
@@ -92,9 +93,8 @@ int ckpt_source_copy(const struct ckpt_naive *n, int64_t from, int64_t count, ui
     return 0;
 }
 
-static int read_source(const struct ckpt_param *p, int64_t first, int64_t n, float *out,
+int ckpt_source_floats(const struct ckpt_naive *naive, int64_t first, int64_t n, float *out,
                        struct ckpt_err *err) {
-    const struct ckpt_naive *const naive = p->from;
     const enum ckpt_dtype dtype = naive->source->dtype;
     uint8_t bytes[BLOCK * ELEMENT_MAX];
     int rc = 0;
@@ -107,6 +107,16 @@ static int read_source(const struct ckpt_param *p, int64_t first, int64_t n, flo
             ckpt_convert_f32(dtype, bytes, block, out + done);
     }
     return rc;
+}
+
+static int read_source(const struct ckpt_param *p, int64_t first, int64_t n, float *out,
+                       struct ckpt_err *err) {
+    return ckpt_source_floats(p->from, first, n, out, err);
+}
+
+static int read_joined(const struct ckpt_param *p, int64_t first, int64_t n, float *out,
+                       struct ckpt_err *err) {
+    return ckpt_source_joined_read(p->from, first, n, out, err);
 }
 
 static int read_norm(const struct ckpt_param *p, int64_t first, int64_t n, float *out,
@@ -142,11 +152,18 @@ static int set_shape(struct ckpt_param *p, const int64_t *shape, uint32_t ndim,
     return 0;
 }
 
-int ckpt_source_param_init(struct ckpt_source_param *s, const struct ckpt_adapted *t,
-                           struct ckpt_err *err) {
-    memset(s, 0, sizeof(*s));
-    if (t->joined || t->nparts != 1 || !t->part[0].source)
-        return ckpt_fail(err, -EOPNOTSUPP, "%.*s is joined from several tensors",
+static int init_joined(struct ckpt_source_param *s, const struct ckpt_adapted *t,
+                       struct ckpt_err *err) {
+    const struct ckpt_joined *const j = t->joined;
+    s->param = (struct ckpt_param){.name = t->torch_key, .read = read_joined, .from = &s->joined};
+    const int rc = set_shape(&s->param, j->shape, j->ndim, t->map.from, err);
+    return rc < 0 ? rc : ckpt_source_joined_init(&s->joined, j, err);
+}
+
+static int init_one(struct ckpt_source_param *s, const struct ckpt_adapted *t,
+                    struct ckpt_err *err) {
+    if (t->nparts != 1 || !t->part[0].source)
+        return ckpt_fail(err, -EOPNOTSUPP, "a rule makes %.*s of several tensors",
                          CKPT_TEXT_ARGS(t->torch_key));
     const struct ckpt_part *const part = &t->part[0];
     s->param = (struct ckpt_param){.name = t->torch_key, .read = read_source, .from = &s->naive};
@@ -171,7 +188,35 @@ int ckpt_source_param_init(struct ckpt_source_param *s, const struct ckpt_adapte
     return ckpt_naive_norm_init(&s->norm, of, part->op, part->ntorch, err);
 }
 
+/* As torch casts, by way of float32. */
+static int read_cast(const struct ckpt_param *p, int64_t first, int64_t n, float *out,
+                     struct ckpt_err *err) {
+    const struct ckpt_source_param *const s = p->from;
+    const struct ckpt_element_map map = {.from = CKPT_DT_F32, .to = s->to};
+    uint8_t bytes[ELEMENT_MAX];
+    const int rc = s->exact.read(&s->exact, first, n, out, err);
+    for (int64_t i = 0; rc == 0 && i < n; i++) {
+        ckpt_element_convert(&map, (const uint8_t *)&out[i], bytes);
+        ckpt_convert_f32(s->to, bytes, 1, &out[i]);
+    }
+    return rc;
+}
+
+int ckpt_source_param_init(struct ckpt_source_param *s, const struct ckpt_adapted *t, bool cast,
+                           struct ckpt_err *err) {
+    memset(s, 0, sizeof(*s));
+    const int rc = t->joined ? init_joined(s, t, err) : init_one(s, t, err);
+    if (rc < 0 || !cast || t->map.from == t->map.to || t->map.to == CKPT_DT_F64)
+        return rc;
+    s->exact = s->param;
+    s->to = t->map.to;
+    s->param.read = read_cast;
+    s->param.from = s;
+    return 0;
+}
+
 void ckpt_source_param_fini(struct ckpt_source_param *s) {
+    ckpt_source_joined_fini(&s->joined);
     ckpt_naive_fini(&s->naive);
     ckpt_naive_norm_fini(&s->norm);
     ckpt_naive_lora_fini(&s->lora);

@@ -19,15 +19,35 @@ int ckpt_source_raw(const struct ckpt_naive *n, int64_t from, int64_t count, uin
 int ckpt_source_copy(const struct ckpt_naive *n, int64_t from, int64_t count, uint8_t *to,
                      struct ckpt_err *err) CKPT_CHECKED;
 
-/* A source tensor brought to PyTorch's layout by the dialect's operations alone; or a weight that
- * is computed from several, as PyTorch itself would. */
+/* Elements [from, from + n) of a pinned naive tensor of floats, in float32. */
+int ckpt_source_floats(const struct ckpt_naive *naive, int64_t from, int64_t n, float *out,
+                       struct ckpt_err *err) CKPT_CHECKED;
+
+/* Several source tensors, or zeros, that follow one another or take turns. */
+struct ckpt_source_joined {
+    const struct ckpt_joined *of;
+    struct ckpt_naive *naive; /* of each part; on the heap */
+    int64_t round;            /* elements of all parts in one turn */
+};
+int ckpt_source_joined_init(struct ckpt_source_joined *j, const struct ckpt_joined *of,
+                            struct ckpt_err *err) CKPT_CHECKED;
+void ckpt_source_joined_fini(struct ckpt_source_joined *j);
+int ckpt_source_joined_read(const struct ckpt_source_joined *j, int64_t first, int64_t n,
+                            float *out, struct ckpt_err *err) CKPT_CHECKED;
+
+/* A source tensor brought to PyTorch's layout by the dialect's operations alone; several that it
+ * joins; or a weight that is computed from several, as PyTorch itself would. */
 struct ckpt_source_param {
     struct ckpt_param param;
+    struct ckpt_param exact; /* cast: what is rounded */
+    enum ckpt_dtype to;      /* cast: to this */
+    struct ckpt_source_joined joined;
     struct ckpt_naive naive;
     struct ckpt_naive_norm norm;
     struct ckpt_naive_lora lora;
 };
-int ckpt_source_param_init(struct ckpt_source_param *s, const struct ckpt_adapted *t,
+/* cast: each element is rounded to the dtype that the mount shows. Not moved afterwards. */
+int ckpt_source_param_init(struct ckpt_source_param *s, const struct ckpt_adapted *t, bool cast,
                            struct ckpt_err *err) CKPT_CHECKED;
 void ckpt_source_param_fini(struct ckpt_source_param *s);
 

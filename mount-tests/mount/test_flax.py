@@ -1,6 +1,6 @@
 """dialect=flax: every tensor of fixtures/flax in PyTorch's layout and in burn's, element by element against the source's, by
 definitions written down here as plainly as can be; the forward check; and what the shapes alone do not tell."""
-import itertools, json, math, struct, tempfile
+import itertools, json, math, re, struct, tempfile
 from mounted import *
 
 
@@ -180,7 +180,22 @@ def test_verify():
             p = run("--verify", "-o", f"layout={layout}", fixture("flax", name))
             report = json.loads(p.stdout)
             assert (p.returncode, report["status"], report["bytes"]["status"]) == (0, "PASS", "PASS"), (layout, name)
-            assert report["coverage"]["layers_probed"] == 23
+            assert report["coverage"]["layers_probed"] == 26
+
+
+def test_probes_see_wrong_rules():
+    """Joined tensors, too: rows of query and key exchanged, gates exchanged. PyTorch's side does not follow."""
+    split = {"attention.in_proj_weight": [f"attention.{x}.weight" for x in ("key", "query", "value")],
+             "lstm.weight_hh_l0": [f"lstm.{x}_gate.hidden_transform.weight" for x in ("forget", "input", "cell", "output")],
+             "gru.weight_ih_l0": [f"gru.{x}_gate.input_transform.weight" for x in ("reset", "new", "update")]}
+    for key, names in split.items():
+        with tempfile.TemporaryDirectory() as d:
+            rules = os.path.join(d, "r.json")
+            with open(rules, "w") as f:
+                json.dump({"rules": [{"match": re.escape(key), "name": names, "ops": [["split", 0, len(names)], ["permute", [1, 0]]]}]}, f)
+            report = json.loads(run("--verify", "-o", "rules=" + rules, fixture("flax", "model")).stdout)
+        assert [l["path"] for l in report["layers"] if l["status"] != "PASS"] == [key.split(".")[0]], key
+        assert (report["status"], report["bytes"]["status"]) == ("DIFF", "PASS"), key
 
 
 def test_dialect_is_found():

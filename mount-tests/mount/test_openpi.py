@@ -115,7 +115,26 @@ def test_every_byte_is_verified():
             report = json.loads(p.stdout)
             assert p.returncode == 0 and report["status"] == "PASS", (name, report["status"], report.get("reason"))
             assert bool(report["bytes"].get("computed")) == (name == "pi0_lora")
-        assert json.loads(run("--verify", "-o", "layout=torch", checkpoint(name)).stdout)["bytes"]["status"] == "PASS"
+        report = json.loads(run("--verify", "-o", "layout=torch", checkpoint(name)).stdout)
+        assert report["status"] == "PASS" and 1e-4 < report["cast"]["max_abs"] < 0.1, (name, report["status"], report["cast"])
+
+
+def test_kinds_are_known():
+    """No guess, so no warning but for what burn's RmsNorm does otherwise, and LoRA's scale; -o kind= still wins."""
+    for name in MODELS:
+        for layout in ("torch", "burn"):
+            report = json.loads(run("--inspect", "--json", "-o", "layout=" + layout, checkpoint(name)).stdout)
+            assert {t["module"]["decided_by"] for t in report["tensors"]} == {"dialect"}, name
+            warnings = [w for w in report["warnings"] if not w.startswith("LoRA's factors")]
+            assert [w[:38] for w in warnings] == (["norms that multiply by 1 + weight, as "] if layout == "burn" else []), warnings
+    report = json.loads(run("--inspect", "--json", *options(r"kind=lm_head$=>embedding"), checkpoint("pi0")).stdout)
+    head = next(t for t in report["tensors"] if t["key"].endswith("lm_head.weight"))
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
+        f.write('{"rules": [], "modules": [{"match": ".*", "kind": "linear"}]}')
+        f.flush()
+        p = run("--inspect", "-o", "rules=" + f.name, checkpoint("pi0"))
+        assert p.returncode and '"modules" is for dialects; -o kind= says it here' in p.stderr, p.stderr
+    assert head["module"]["decided_by"] == "option" and "transpose" not in head["ops"], head
 
 
 def test_hierarchy_is_printed():
