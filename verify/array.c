@@ -154,6 +154,13 @@ struct ckpt_array ckpt_array_slice(const struct ckpt_array *a, uint32_t dim, int
     return out;
 }
 
+void ckpt_array_drop_dim(struct ckpt_array *a, uint32_t dim) {
+    const size_t after = (a->ndim - dim - 1) * sizeof(*a->shape);
+    memmove(a->shape + dim, a->shape + dim + 1, after);
+    memmove(a->stride + dim, a->stride + dim + 1, after);
+    a->ndim--;
+}
+
 int ckpt_array_contiguous(const struct ckpt_array *a, struct ckpt_memory *memory,
                           struct ckpt_array *out, struct ckpt_err *err) {
     if (ckpt_array_dense(a)) {

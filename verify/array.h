@@ -58,6 +58,8 @@ const char *ckpt_array_shape_text(const struct ckpt_array *a, char *buf, size_t 
 struct ckpt_array ckpt_array_permute(const struct ckpt_array *a, const uint32_t *order);
 struct ckpt_array ckpt_array_slice(const struct ckpt_array *a, uint32_t dim, int64_t start,
                                    int64_t len);
+/* Takes away a dimension, of which index 0 is left. */
+void ckpt_array_drop_dim(struct ckpt_array *a, uint32_t dim);
 /* In C order; copies only what is not dense. */
 int ckpt_array_contiguous(const struct ckpt_array *a, struct ckpt_memory *memory,
                           struct ckpt_array *out, struct ckpt_err *err) CKPT_CHECKED;

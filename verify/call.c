@@ -141,6 +141,12 @@ int ckpt_call_dim(const struct ckpt_call *c, const char *name, int64_t otherwise
     return resolve_dim(ckpt_call_int(c, name, otherwise), ndim, out, err);
 }
 
+int ckpt_call_real_dim(const struct ckpt_call *c, const char *name, uint32_t ndim, uint32_t *out,
+                       struct ckpt_err *err) {
+    return ndim ? ckpt_call_dim(c, name, 0, ndim, out, err)
+                : ckpt_fail(err, -EINVAL, "a tensor without dimensions");
+}
+
 int ckpt_call_dims(const struct ckpt_call *c, const char *name, uint32_t ndim, uint32_t *out,
                    uint32_t *n, struct ckpt_err *err) {
     int64_t dim[CKPT_ARRAY_NDIM_MAX];

@@ -99,6 +99,8 @@ extern const struct ckpt_op_family ckpt_family_layer;
 extern const struct ckpt_op_family ckpt_family_pool;
 extern const struct ckpt_op_family ckpt_family_view;
 extern const struct ckpt_op_family ckpt_family_arithmetic;
+extern const struct ckpt_op_family ckpt_family_slice;
+extern const struct ckpt_op_family ckpt_family_window;
 
 const struct ckpt_op *ckpt_op_at(size_t i);                /* of all; NULL: no more */
 const struct ckpt_op *ckpt_op_find(struct ckpt_text name); /* its first row; NULL: none */
@@ -135,6 +137,9 @@ enum ckpt_dtype ckpt_call_dtype(const struct ckpt_call *c, const char *name,
 /* A dimension of an array of ndim, negative ones counted from its end. */
 int ckpt_call_dim(const struct ckpt_call *c, const char *name, int64_t otherwise, uint32_t ndim,
                   uint32_t *out, struct ckpt_err *err) CKPT_CHECKED;
+/* The same, of an array that must have dimensions. */
+int ckpt_call_real_dim(const struct ckpt_call *c, const char *name, uint32_t ndim, uint32_t *out,
+                       struct ckpt_err *err) CKPT_CHECKED;
 /* A list of dimensions of an array of ndim, each at most once. */
 int ckpt_call_dims(const struct ckpt_call *c, const char *name, uint32_t ndim, uint32_t *out,
                    uint32_t *n, struct ckpt_err *err) CKPT_CHECKED;

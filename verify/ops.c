@@ -7,10 +7,8 @@
 #include "verify/op.h"
 
 static const struct ckpt_op_family *const families[] = {
-    &ckpt_family_layer,
-    &ckpt_family_pool,
-    &ckpt_family_view,
-    &ckpt_family_arithmetic,
+    &ckpt_family_layer,      &ckpt_family_pool,  &ckpt_family_view,
+    &ckpt_family_arithmetic, &ckpt_family_slice, &ckpt_family_window,
 };
 
 const struct ckpt_op *ckpt_op_at(size_t i) {
