@@ -96,6 +96,7 @@ struct ckpt_op_family {
 #define CKPT_OP_FAMILY(ops)                                                                        \
     { (ops), sizeof(ops) / sizeof((ops)[0]) }
 extern const struct ckpt_op_family ckpt_family_layer;
+extern const struct ckpt_op_family ckpt_family_conv;
 extern const struct ckpt_op_family ckpt_family_pool;
 extern const struct ckpt_op_family ckpt_family_view;
 extern const struct ckpt_op_family ckpt_family_arithmetic;
@@ -185,12 +186,6 @@ int64_t ckpt_call_band(const struct ckpt_call *c, int64_t rows, int64_t row_byte
 bool ckpt_blas_fits(int64_t a, int64_t b, int64_t c);
 
 int ckpt_op_linear(struct ckpt_call *c, struct ckpt_err *err);
-int ckpt_op_conv1d(struct ckpt_call *c, struct ckpt_err *err);
-int ckpt_op_conv2d(struct ckpt_call *c, struct ckpt_err *err);
-int ckpt_op_conv3d(struct ckpt_call *c, struct ckpt_err *err);
-int ckpt_op_conv_transpose1d(struct ckpt_call *c, struct ckpt_err *err);
-int ckpt_op_conv_transpose2d(struct ckpt_call *c, struct ckpt_err *err);
-int ckpt_op_conv_transpose3d(struct ckpt_call *c, struct ckpt_err *err);
 int ckpt_op_layer_norm(struct ckpt_call *c, struct ckpt_err *err);
 int ckpt_op_rms_norm(struct ckpt_call *c, struct ckpt_err *err);
 int ckpt_op_group_norm(struct ckpt_call *c, struct ckpt_err *err);

@@ -6,10 +6,17 @@
 
 #include "verify/op.h"
 
+/* clang-format off: a line a family */
 static const struct ckpt_op_family *const families[] = {
-    &ckpt_family_layer,      &ckpt_family_pool,  &ckpt_family_view,
-    &ckpt_family_arithmetic, &ckpt_family_slice, &ckpt_family_window,
+    &ckpt_family_layer,
+    &ckpt_family_pool,
+    &ckpt_family_view,
+    &ckpt_family_arithmetic,
+    &ckpt_family_slice,
+    &ckpt_family_window,
+    &ckpt_family_conv,
 };
+/* clang-format on */
 
 const struct ckpt_op *ckpt_op_at(size_t i) {
     for (size_t f = 0; f < sizeof(families) / sizeof(families[0]); f++) {

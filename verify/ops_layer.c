@@ -3,33 +3,6 @@
 
 static const struct ckpt_op ops[] = {
     {"linear", "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", ckpt_op_linear},
-    {"conv1d",
-     "conv1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, "
-     "SymInt[1] padding=0, SymInt[1] dilation=1, SymInt groups=1) -> Tensor",
-     ckpt_op_conv1d},
-    {"conv2d",
-     "conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, "
-     "SymInt[2] padding=0, SymInt[2] dilation=1, SymInt groups=1) -> Tensor",
-     ckpt_op_conv2d},
-    {"conv3d",
-     "conv3d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, "
-     "SymInt[3] padding=0, SymInt[3] dilation=1, SymInt groups=1) -> Tensor",
-     ckpt_op_conv3d},
-    {"conv_transpose1d",
-     "conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, "
-     "SymInt[1] padding=0, SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) "
-     "-> Tensor",
-     ckpt_op_conv_transpose1d},
-    {"conv_transpose2d",
-     "conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, "
-     "SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) "
-     "-> Tensor",
-     ckpt_op_conv_transpose2d},
-    {"conv_transpose3d",
-     "conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, "
-     "SymInt[3] padding=0, SymInt[3] output_padding=0, SymInt groups=1, SymInt[3] dilation=1) "
-     "-> Tensor",
-     ckpt_op_conv_transpose3d},
     {"layer_norm",
      "layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
      "float eps=1e-05, bool cudnn_enable=True) -> Tensor",
