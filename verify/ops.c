@@ -6,7 +6,7 @@
 
 #include "verify/op.h"
 
-/* clang-format off: a line a family */
+/* clang-format off */
 static const struct ckpt_op_family *const families[] = {
     &ckpt_family_layer,
     &ckpt_family_pool,
