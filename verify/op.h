@@ -102,6 +102,7 @@ extern const struct ckpt_op_family ckpt_family_view;
 extern const struct ckpt_op_family ckpt_family_arithmetic;
 extern const struct ckpt_op_family ckpt_family_slice;
 extern const struct ckpt_op_family ckpt_family_window;
+extern const struct ckpt_op_family ckpt_family_compare;
 
 const struct ckpt_op *ckpt_op_at(size_t i);                /* of all; NULL: no more */
 const struct ckpt_op *ckpt_op_find(struct ckpt_text name); /* its first row; NULL: none */

@@ -15,6 +15,7 @@ static const struct ckpt_op_family *const families[] = {
     &ckpt_family_slice,
     &ckpt_family_window,
     &ckpt_family_conv,
+    &ckpt_family_compare,
 };
 /* clang-format on */
 
