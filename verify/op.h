@@ -100,6 +100,10 @@ extern const struct ckpt_op_family ckpt_family_conv;
 extern const struct ckpt_op_family ckpt_family_pool;
 extern const struct ckpt_op_family ckpt_family_view;
 extern const struct ckpt_op_family ckpt_family_arithmetic;
+extern const struct ckpt_op_family ckpt_family_softmax;
+extern const struct ckpt_op_family ckpt_family_activation;
+extern const struct ckpt_op_family ckpt_family_clamp;
+extern const struct ckpt_op_family ckpt_family_unary;
 extern const struct ckpt_op_family ckpt_family_slice;
 extern const struct ckpt_op_family ckpt_family_window;
 extern const struct ckpt_op_family ckpt_family_compare;
@@ -194,10 +198,6 @@ int ckpt_op_batch_norm(struct ckpt_call *c, struct ckpt_err *err);
 int ckpt_op_instance_norm(struct ckpt_call *c, struct ckpt_err *err);
 int ckpt_op_embedding(struct ckpt_call *c, struct ckpt_err *err);
 int ckpt_op_flatten(struct ckpt_call *c, struct ckpt_err *err);
-int ckpt_op_identity(struct ckpt_call *c, struct ckpt_err *err);
-int ckpt_op_softmax(struct ckpt_call *c, struct ckpt_err *err);
-int ckpt_op_log_softmax(struct ckpt_call *c, struct ckpt_err *err);
-int ckpt_op_elementwise(struct ckpt_call *c, struct ckpt_err *err); /* by c->op->name */
 int ckpt_op_prelu(struct ckpt_call *c, struct ckpt_err *err);
 int ckpt_op_scaled_dot_product_attention(struct ckpt_call *c, struct ckpt_err *err);
 int ckpt_op_rnn(struct ckpt_call *c, struct ckpt_err *err); /* by c->op->name */

@@ -1,191 +1,219 @@
 /*
- * Element-wise activations (one table), softmax (sums in double), and what leaves elements as they
- * are: dropout outside training, identity.
+ * Activations. Those that networks for images are full of have a loop in float32 beside the
+ * function in double.
  */
 #include <errno.h>
 #include <math.h>
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "verify/op.h"
+#include "verify/elementwise.h"
 
-/* Up to two numbers that a function takes beside x. */
-struct extras {
-    double a, b;
-};
+/* A function of x and of the numbers p. */
+#define FUNCTION(name, expression)                                                                 \
+    static double name(const double *v, const struct ckpt_scalar *p) {                             \
+        const double x = v[0];                                                                     \
+        (void)p;                                                                                   \
+        return (expression);                                                                       \
+    }
 
-static double relu(double x, struct extras e) {
-    (void)e;
-    return x > 0 || isnan(x) ? x : 0;
-}
-
-static double gelu(double x, struct extras e) {
-    (void)e;
-    return 0.5 * x * (1 + erf(x * M_SQRT1_2));
-}
-
-static double gelu_tanh(double x, struct extras e) {
-    (void)e;
-    return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
-}
-
-static double sigmoid(double x, struct extras e) {
-    (void)e;
+static double logistic(double x) {
     return 1 / (1 + exp(-x));
 }
 
-static double silu(double x, struct extras e) {
-    return x * sigmoid(x, e);
+static double smooth_relu(double x, double beta, double threshold) {
+    return x * beta > threshold ? x : log1p(exp(x * beta)) / beta;
 }
 
-static double hyperbolic_tangent(double x, struct extras e) {
-    (void)e;
-    return tanh(x);
+static double bounded(double x, double low, double high) {
+    return x < low ? low : x > high ? high : x;
 }
 
-static double leaky_relu(double x, struct extras e) {
-    return x > 0 ? x : x * e.a;
+FUNCTION(relu, x > 0 || isnan(x) ? x : 0)
+FUNCTION(gelu, 0.5 * x * (1 + erf(x * M_SQRT1_2)))
+FUNCTION(gelu_tanh, 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))))
+FUNCTION(sigmoid, logistic(x))
+FUNCTION(silu, x *logistic(x))
+FUNCTION(hyperbolic_tangent, tanh(x))
+FUNCTION(leaky_relu, x > 0 ? x : x * p[0].f)
+FUNCTION(elu, x > 0 ? x * p[1].f : p[0].f * p[1].f * expm1(x * p[2].f))
+FUNCTION(celu, x > 0 ? x : p[0].f * expm1(x / p[0].f))
+FUNCTION(hardtanh, bounded(x, p[0].f, p[1].f))
+FUNCTION(relu6, bounded(x, 0, 6))
+FUNCTION(hardsigmoid, bounded(x + 3, 0, 6) / 6)
+FUNCTION(hardswish, x *bounded(x + 3, 0, 6) / 6)
+FUNCTION(softplus, smooth_relu(x, p[0].f, p[1].f))
+FUNCTION(mish, x *tanh(smooth_relu(x, 1, 20)))
+FUNCTION(selu, 1.0507009873554805 * (x > 0 ? x : 1.6732632423543772 * expm1(x)))
+FUNCTION(softsign, x / (1 + fabs(x)))
+FUNCTION(log_sigmoid, x < 0 ? x - log1p(exp(x)) : -log1p(exp(-x)))
+FUNCTION(threshold, x <= p[0].f ? p[1].f : x)
+FUNCTION(hardshrink, x >= -p[0].f && x <= p[0].f ? 0 : x)
+FUNCTION(softshrink, x > p[0].f ? x - p[0].f : x < -p[0].f ? x + p[0].f : x * 0)
+FUNCTION(tanhshrink, x - tanh(x))
+FUNCTION(rrelu, x > 0 ? x : x * (p[0].f + p[1].f) / 2)
+
+static int64_t relu_int(const int64_t *v, const struct ckpt_scalar *p) {
+    (void)p;
+    return v[0] > 0 ? v[0] : 0;
 }
 
-static double elu(double x, struct extras e) {
-    return x > 0 ? x : e.a * expm1(x);
+static inline float bounded_f32(float x, float low, float high) {
+    return x < low ? low : x > high ? high : x;
 }
 
-static double hardtanh(double x, struct extras e) {
-    return x < e.a ? e.a : x > e.b ? e.b : x;
-}
+CKPT_ROWS_F32_1(relu_rows, x > 0 || x != x ? x : 0)
+CKPT_ROWS_F32_1(leaky_relu_rows, x > 0 ? x : x * (float)p[0].f)
+CKPT_ROWS_F32_1(hardtanh_rows, bounded_f32(x, (float)p[0].f, (float)p[1].f))
+CKPT_ROWS_F32_1(relu6_rows, bounded_f32(x, 0, 6))
+CKPT_ROWS_F32_1(hardsigmoid_rows, bounded_f32(x + 3, 0, 6) / 6)
+CKPT_ROWS_F32_1(hardswish_rows, x *bounded_f32(x + 3, 0, 6) / 6)
+CKPT_ROWS_F32_1(sigmoid_rows, 1 / (1 + expf(-x)))
+CKPT_ROWS_F32_1(silu_rows, x / (1 + expf(-x)))
+CKPT_ROWS_F32_1(gelu_rows, 0.5F * x * (1 + erff(x * (float)M_SQRT1_2)))
 
-static double hardsigmoid(double x, struct extras e) {
-    (void)e;
-    return hardtanh(x + 3, (struct extras){0, 6}) / 6;
-}
+#define FLOATS(name, f, rows)                                                                      \
+    {                                                                                              \
+        name, f, NULL, rows, CKPT_FLOATS_ONLY, {NULL}, {                                           \
+            0                                                                                      \
+        }                                                                                          \
+    }
 
-static double hardswish(double x, struct extras e) {
-    return x * hardsigmoid(x, e);
-}
-
-static double softplus(double x, struct extras e) {
-    return x * e.a > e.b ? x : log1p(exp(x * e.a)) / e.a;
-}
-
-static double mish(double x, struct extras e) {
-    (void)e;
-    return x * tanh(softplus(x, (struct extras){1, 20}));
-}
-
-static double selu(double x, struct extras e) {
-    (void)e;
-    const double scale = 1.0507009873554805, alpha = 1.6732632423543772;
-    return scale * (x > 0 ? x : alpha * expm1(x));
-}
-
-static double softsign(double x, struct extras e) {
-    (void)e;
-    return x / (1 + fabs(x));
-}
-
-static double logsigmoid(double x, struct extras e) {
-    (void)e;
-    return x < 0 ? x - log1p(exp(x)) : -log1p(exp(-x));
-}
-
-static const struct {
-    const char *name;
-    double (*f)(double, struct extras);
-    const char *extra[2]; /* argument names */
-    double otherwise[2];
-} functions[] = {
-    {"relu", relu, {NULL, NULL}, {0, 0}},
-    {"gelu", gelu, {NULL, NULL}, {0, 0}},
-    {"silu", silu, {NULL, NULL}, {0, 0}},
-    {"tanh", hyperbolic_tangent, {NULL, NULL}, {0, 0}},
-    {"sigmoid", sigmoid, {NULL, NULL}, {0, 0}},
-    {"leaky_relu", leaky_relu, {"negative_slope", NULL}, {0.01, 0}},
-    {"elu", elu, {"alpha", NULL}, {1, 0}},
-    {"hardtanh", hardtanh, {"min_val", "max_val"}, {-1, 1}},
-    {"relu6", hardtanh, {NULL, NULL}, {0, 6}},
-    {"hardsigmoid", hardsigmoid, {NULL, NULL}, {0, 0}},
-    {"hardswish", hardswish, {NULL, NULL}, {0, 0}},
-    {"softplus", softplus, {"beta", "threshold"}, {1, 20}},
-    {"mish", mish, {NULL, NULL}, {0, 0}},
-    {"selu", selu, {NULL, NULL}, {0, 0}},
-    {"softsign", softsign, {NULL, NULL}, {0, 0}},
-    {"log_sigmoid", logsigmoid, {NULL, NULL}, {0, 0}},
+static const struct ckpt_function functions[] = {
+    {"relu", relu, relu_int, relu_rows, CKPT_NO_BOOL, {NULL}, {0}},
+    FLOATS("gelu", gelu, gelu_rows),
+    FLOATS("gelu_tanh", gelu_tanh, NULL),
+    FLOATS("silu", silu, silu_rows),
+    {"tanh", hyperbolic_tangent, NULL, NULL, CKPT_INTS_TO_F32, {NULL}, {0}},
+    {"sigmoid", sigmoid, NULL, sigmoid_rows, CKPT_INTS_TO_F32, {NULL}, {0}},
+    {"leaky_relu", leaky_relu, NULL, leaky_relu_rows, CKPT_FLOATS_ONLY, {"negative_slope"}, {0.01}},
+    {"elu", elu, NULL, NULL, CKPT_FLOATS_ONLY, {"alpha", "scale", "input_scale"}, {1, 1, 1}},
+    {"celu", celu, NULL, NULL, CKPT_FLOATS_ONLY, {"alpha"}, {1}},
+    {"hardtanh", hardtanh, NULL, hardtanh_rows, CKPT_FLOATS_ONLY, {"min_val", "max_val"}, {-1, 1}},
+    FLOATS("relu6", relu6, relu6_rows),
+    FLOATS("hardsigmoid", hardsigmoid, hardsigmoid_rows),
+    FLOATS("hardswish", hardswish, hardswish_rows),
+    {"softplus", softplus, NULL, NULL, CKPT_FLOATS_ONLY, {"beta", "threshold"}, {1, 20}},
+    FLOATS("mish", mish, NULL),
+    FLOATS("selu", selu, NULL),
+    FLOATS("softsign", softsign, NULL),
+    FLOATS("log_sigmoid", log_sigmoid, NULL),
+    {"threshold", threshold, NULL, NULL, CKPT_FLOATS_ONLY, {"threshold", "value"}, {0, 0}},
+    {"hardshrink", hardshrink, NULL, NULL, CKPT_FLOATS_ONLY, {"lambd"}, {0.5}},
+    {"softshrink", softshrink, NULL, NULL, CKPT_FLOATS_ONLY, {"lambd"}, {0.5}},
+    FLOATS("tanhshrink", tanhshrink, NULL),
+    {"rrelu", rrelu, NULL, NULL, CKPT_FLOATS_ONLY, {"lower", "upper"}, {1.0 / 8, 1.0 / 3}},
 };
 
-static double extra(const struct ckpt_call *c, size_t function, int which) {
-    const char *const name = functions[function].extra[which];
-    const double otherwise = functions[function].otherwise[which];
-    return name ? ckpt_call_float(c, name, otherwise) : otherwise;
+static int of_name(struct ckpt_call *c, const char *name, struct ckpt_err *err) {
+    static const char *const names[] = {"self"};
+    return ckpt_elementwise(c, ckpt_function_find(functions, name), names, 1, err);
 }
 
-static bool wants_tanh(const struct ckpt_call *c) {
+static int activation(struct ckpt_call *c, struct ckpt_err *err) {
+    return of_name(c, c->op->name, err);
+}
+
+static int op_gelu(struct ckpt_call *c, struct ckpt_err *err) {
     const struct ckpt_arg *const a = ckpt_call_arg(c, "approximate");
-    return a && a->kind == CKPT_ARG_STRING && strcmp(a->string, "tanh") == 0;
+    const bool tanh_form = a && a->kind == CKPT_ARG_STRING && strcmp(a->string, "tanh") == 0;
+    return of_name(c, tanh_form ? "gelu_tanh" : "gelu", err);
 }
 
-int ckpt_op_elementwise(struct ckpt_call *c, struct ckpt_err *err) {
-    CKPT_AUTO(array) struct ckpt_array x = {0};
-    size_t k = 0;
-    while (strcmp(functions[k].name, c->op->name) != 0)
-        k++;
+static int refuse_training(struct ckpt_err *err) {
+    return ckpt_fail(err, -EOPNOTSUPP, "runs in training mode; save the model after eval()");
+}
+
+static int op_rrelu(struct ckpt_call *c, struct ckpt_err *err) {
+    if (ckpt_call_bool(c, "training", false))
+        return refuse_training(err);
+    return of_name(c, "rrelu", err);
+}
+
+/* Of the two halves, the second decides how much of the first comes through. */
+CKPT_ROWS_F32_2(gate_rows, a / (1 + expf(-b)))
+
+static int op_glu(struct ckpt_call *c, struct ckpt_err *err) {
+    CKPT_AUTO(array) struct ckpt_array x = {0}, first = {0}, second = {0};
+    uint32_t dim = 0;
     int rc = ckpt_call_input(c, "self", &x, err);
     if (rc == 0)
-        rc = ckpt_call_result(c, x.shape, x.ndim, err);
+        rc = ckpt_call_dim(c, "dim", -1, x.ndim, &dim, err);
     if (rc < 0)
         return rc;
-    const struct extras e = {extra(c, k, 0), extra(c, k, 1)};
-    double (*const f)(double, struct extras) = wants_tanh(c) ? gelu_tanh : functions[k].f;
-    const int64_t count = ckpt_array_count(&x);
-    for (int64_t i = 0; i < count; i++)
-        ckpt_array_f32(c->out)[i] = (float)f((double)ckpt_array_f32(&x)[i], e);
-    return 0;
-}
-
-/* One row of n elements `step` apart. */
-static void softmax_row(const float *x, float *y, int64_t n, int64_t step, bool logarithm) {
-    double most = -(double)INFINITY, sum = 0;
-    for (int64_t i = 0; i < n; i++)
-        most = fmax(most, (double)x[i * step]);
-    for (int64_t i = 0; i < n; i++)
-        sum += exp((double)x[i * step] - most);
-    const double log_sum = log(sum);
-    for (int64_t i = 0; i < n; i++) {
-        const double shifted = (double)x[i * step] - most;
-        y[i * step] = (float)(logarithm ? shifted - log_sum : exp(shifted) / sum);
-    }
-}
-
-static int softmax(struct ckpt_call *c, bool logarithm, struct ckpt_err *err) {
-    CKPT_AUTO(array) struct ckpt_array x = {0};
-    int rc = ckpt_call_input(c, "self", &x, err);
+    if (x.ndim == 0 || x.shape[dim] % 2 != 0)
+        return ckpt_fail(err, -EINVAL, "dimension %u cannot be halved", dim);
+    const int64_t half = x.shape[dim] / 2;
+    first = ckpt_array_slice(&x, dim, 0, half);
+    second = ckpt_array_slice(&x, dim, half, half);
+    rc = ckpt_call_result(c, first.shape, first.ndim, err);
     if (rc == 0)
-        rc = ckpt_call_result(c, x.shape, x.ndim, err);
-    if (rc < 0)
-        return rc;
-    int64_t dim = ckpt_call_int(c, "dim", -1);
-    dim += dim < 0 ? (int64_t)x.ndim : 0;
-    if (dim < 0 || dim >= (int64_t)x.ndim)
-        return ckpt_fail(err, -EINVAL, "no dimension %lld in an input of %u", (long long)dim,
-                         x.ndim);
-    const int64_t n = x.shape[dim], step = x.stride[dim], count = ckpt_array_count(&x);
-    for (int64_t outer = 0; n > 0 && outer < count; outer += n * step)
-        for (int64_t inner = 0; inner < step; inner++)
-            softmax_row(ckpt_array_f32(&x) + outer + inner, ckpt_array_f32(c->out) + outer + inner,
-                        n, step, logarithm);
-    return 0;
+        ckpt_array_rows((const struct ckpt_array *const[]){c->out, &first, &second}, 3, gate_rows,
+                        NULL);
+    return rc;
 }
 
-int ckpt_op_softmax(struct ckpt_call *c, struct ckpt_err *err) {
-    return softmax(c, false, err);
-}
-
-int ckpt_op_log_softmax(struct ckpt_call *c, struct ckpt_err *err) {
-    return softmax(c, true, err);
-}
-
-int ckpt_op_identity(struct ckpt_call *c, struct ckpt_err *err) {
+/* Dropout outside training, and what is called so. */
+static int op_identity(struct ckpt_call *c, struct ckpt_err *err) {
     if (ckpt_call_bool(c, "train", false))
-        return ckpt_fail(err, -EOPNOTSUPP, "runs in training mode; save the model after eval()");
-    return ckpt_call_input(c, ckpt_call_arg(c, "self") ? "self" : "input", c->out, err);
+        return refuse_training(err);
+    return ckpt_call_tensor(c, ckpt_call_arg(c, "self") ? "self" : "input", c->out, err);
 }
+
+/* ... with a mask that keeps everything. */
+static int op_native_dropout(struct ckpt_call *c, struct ckpt_err *err) {
+    CKPT_AUTO(array) struct ckpt_array x = {0};
+    if (ckpt_call_bool(c, "train", true))
+        return refuse_training(err);
+    int rc = ckpt_call_tensor(c, "input", &x, err);
+    if (rc == 0 && c->nout > 1)
+        rc = ckpt_call_new(c, 1, CKPT_DT_BOOL, x.shape, x.ndim, err);
+    if (rc == 0 && c->nout > 1)
+        memset(c->out[1].data, 1, (size_t)ckpt_array_count(&x));
+    if (rc == 0)
+        rc = ckpt_array_contiguous(&x, &c->exec->memory, c->out, err);
+    return rc;
+}
+
+#define DROPOUT(name)                                                                              \
+    { name, name "(Tensor input, float p, bool train) -> Tensor", op_identity }
+
+static const struct ckpt_op ops[] = {
+    {"relu", "relu(Tensor self) -> Tensor", activation},
+    {"gelu", "gelu(Tensor self, *, str approximate='none') -> Tensor", op_gelu},
+    {"silu", "silu(Tensor self) -> Tensor", activation},
+    {"tanh", "tanh(Tensor self) -> Tensor", activation},
+    {"sigmoid", "sigmoid(Tensor self) -> Tensor", activation},
+    {"leaky_relu", "leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor", activation},
+    {"elu", "elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor",
+     activation},
+    {"celu", "celu(Tensor self, Scalar alpha=1.0) -> Tensor", activation},
+    {"hardtanh", "hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor",
+     activation},
+    {"relu6", "relu6(Tensor self) -> Tensor", activation},
+    {"hardsigmoid", "hardsigmoid(Tensor self) -> Tensor", activation},
+    {"hardswish", "hardswish(Tensor self) -> Tensor", activation},
+    {"softplus", "softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor", activation},
+    {"mish", "mish(Tensor self) -> Tensor", activation},
+    {"selu", "selu(Tensor self) -> Tensor", activation},
+    {"softsign", "softsign(Tensor self) -> Tensor", activation},
+    {"log_sigmoid", "log_sigmoid(Tensor self) -> Tensor", activation},
+    {"threshold", "threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor", activation},
+    {"hardshrink", "hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor", activation},
+    {"softshrink", "softshrink(Tensor self, Scalar lambd=0.5) -> Tensor", activation},
+    {"tanhshrink", "tanhshrink(Tensor self) -> Tensor", activation},
+    {"rrelu",
+     "rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, "
+     "bool training=False, Generator? generator=None) -> Tensor",
+     op_rrelu},
+    {"glu", "glu(Tensor self, int dim=-1) -> Tensor", op_glu},
+    DROPOUT("dropout"),
+    DROPOUT("feature_dropout"),
+    DROPOUT("alpha_dropout"),
+    DROPOUT("feature_alpha_dropout"),
+    {"native_dropout", "native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)",
+     op_native_dropout},
+    {"identity", "identity(Tensor self) -> Tensor", op_identity},
+};
+
+const struct ckpt_op_family ckpt_family_activation = CKPT_OP_FAMILY(ops);

@@ -1,4 +1,4 @@
-/* The operations that make up layers, and activations. */
+/* The operations that make up layers. */
 #include "verify/op.h"
 
 static const struct ckpt_op ops[] = {
@@ -50,31 +50,6 @@ static const struct ckpt_op ops[] = {
      "float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
      ckpt_op_rnn},
     {"prelu", "prelu(Tensor self, Tensor weight) -> Tensor", ckpt_op_prelu},
-    {"softmax", "softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
-     ckpt_op_softmax},
-    {"log_softmax", "log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
-     ckpt_op_log_softmax},
-    {"dropout", "dropout(Tensor input, float p, bool train) -> Tensor", ckpt_op_identity},
-    {"identity", "identity(Tensor self) -> Tensor", ckpt_op_identity},
-    {"relu", "relu(Tensor self) -> Tensor", ckpt_op_elementwise},
-    {"gelu", "gelu(Tensor self, *, str approximate='none') -> Tensor", ckpt_op_elementwise},
-    {"silu", "silu(Tensor self) -> Tensor", ckpt_op_elementwise},
-    {"tanh", "tanh(Tensor self) -> Tensor", ckpt_op_elementwise},
-    {"sigmoid", "sigmoid(Tensor self) -> Tensor", ckpt_op_elementwise},
-    {"leaky_relu", "leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor",
-     ckpt_op_elementwise},
-    {"elu", "elu(Tensor self, Scalar alpha=1) -> Tensor", ckpt_op_elementwise},
-    {"hardtanh", "hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor",
-     ckpt_op_elementwise},
-    {"relu6", "relu6(Tensor self) -> Tensor", ckpt_op_elementwise},
-    {"hardsigmoid", "hardsigmoid(Tensor self) -> Tensor", ckpt_op_elementwise},
-    {"hardswish", "hardswish(Tensor self) -> Tensor", ckpt_op_elementwise},
-    {"softplus", "softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
-     ckpt_op_elementwise},
-    {"mish", "mish(Tensor self) -> Tensor", ckpt_op_elementwise},
-    {"selu", "selu(Tensor self) -> Tensor", ckpt_op_elementwise},
-    {"softsign", "softsign(Tensor self) -> Tensor", ckpt_op_elementwise},
-    {"log_sigmoid", "log_sigmoid(Tensor self) -> Tensor", ckpt_op_elementwise},
 };
 
 const struct ckpt_op_family ckpt_family_layer = CKPT_OP_FAMILY(ops);
