@@ -268,6 +268,19 @@ int ckpt_call_new(struct ckpt_call *c, uint32_t i, enum ckpt_dtype dtype, const 
     return ckpt_array_new(&c->out[i], &c->exec->memory, dtype, shape, ndim, err);
 }
 
+int ckpt_call_give(struct ckpt_call *c, struct ckpt_scalar s, struct ckpt_err *err) {
+    const int rc = ckpt_call_new(c, 0, s.dtype, NULL, 0, err);
+    if (rc < 0)
+        return rc;
+    if (s.dtype == CKPT_DT_I64)
+        *ckpt_array_i64(c->out) = s.i;
+    else if (s.dtype == CKPT_DT_BOOL)
+        *ckpt_array_bool(c->out) = s.i != 0;
+    else
+        *ckpt_array_f64(c->out) = s.f;
+    return 0;
+}
+
 /* As ckpt_array_new refuses what has too many elements. */
 static int check_view(const struct ckpt_call *c, const struct ckpt_array *view,
                       struct ckpt_err *err) {

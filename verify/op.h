@@ -107,6 +107,9 @@ extern const struct ckpt_op_family ckpt_family_unary;
 extern const struct ckpt_op_family ckpt_family_slice;
 extern const struct ckpt_op_family ckpt_family_window;
 extern const struct ckpt_op_family ckpt_family_compare;
+extern const struct ckpt_op_family ckpt_family_cast;
+extern const struct ckpt_op_family ckpt_family_scalar;
+extern const struct ckpt_op_family ckpt_family_number;
 
 const struct ckpt_op *ckpt_op_at(size_t i);                /* of all; NULL: no more */
 const struct ckpt_op *ckpt_op_find(struct ckpt_text name); /* its first row; NULL: none */
@@ -181,6 +184,8 @@ int ckpt_call_result(struct ckpt_call *c, const int64_t *shape, uint32_t ndim,
 /* Result i, of any dtype. */
 int ckpt_call_new(struct ckpt_call *c, uint32_t i, enum ckpt_dtype dtype, const int64_t *shape,
                   uint32_t ndim, struct ckpt_err *err) CKPT_CHECKED;
+/* The result is a number. */
+int ckpt_call_give(struct ckpt_call *c, struct ckpt_scalar s, struct ckpt_err *err) CKPT_CHECKED;
 /* Result i is a view, whose reference this takes. One that shows more elements than the run's
  * memory could hold is refused: whoever walks it would not end. */
 int ckpt_call_view(struct ckpt_call *c, uint32_t i, struct ckpt_array view,

@@ -20,6 +20,9 @@ static const struct ckpt_op_family *const families[] = {
     &ckpt_family_window,
     &ckpt_family_conv,
     &ckpt_family_compare,
+    &ckpt_family_cast,
+    &ckpt_family_scalar,
+    &ckpt_family_number,
 };
 /* clang-format on */
 

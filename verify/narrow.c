@@ -1,0 +1,79 @@
+/* Rounding to the dtypes that arrays don't have. */
+#include "verify/narrow.h"
+
+#include <math.h>
+#include <string.h>
+
+static uint32_t bits_of(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof(bits));
+    return bits;
+}
+
+/* To the nearest float whose last `cut` bits of 23 are zero; of two, the one whose last bit is. */
+static float cut_mantissa(float x, unsigned cut) {
+    uint32_t bits = bits_of(x);
+    bits += (1u << (cut - 1)) - 1 + (bits >> cut & 1);
+    bits &= ~((1u << cut) - 1);
+    memcpy(&x, &bits, sizeof(x));
+    return x;
+}
+
+static float as_bf16(float x) {
+    return isnan(x) ? x : cut_mantissa(x, 16);
+}
+
+/* Below 2^-14 all steps are 2^-24; from 65520 on everything is infinite. */
+static float as_f16(float x) {
+    if (isnan(x))
+        return x;
+    if (fabsf(x) < 0x1p-14f)
+        return copysignf(nearbyintf(fabsf(x) * 0x1p24f) * 0x1p-24f, x);
+    return fabsf(x) >= 65520.0f ? copysignf(INFINITY, x) : cut_mantissa(x, 13);
+}
+
+static int64_t cut_integer(int64_t x, enum ckpt_dtype dtype) {
+    switch (dtype) {
+    case CKPT_DT_I8:
+        return (int8_t)x;
+    case CKPT_DT_U8:
+        return (uint8_t)x;
+    case CKPT_DT_I16:
+        return (int16_t)x;
+    case CKPT_DT_U16:
+        return (uint16_t)x;
+    case CKPT_DT_I32:
+        return (int32_t)x;
+    case CKPT_DT_U32:
+        return (uint32_t)x;
+    default:
+        return x;
+    }
+}
+
+bool ckpt_narrow_needed(enum ckpt_dtype dtype) {
+    switch (dtype) {
+    case CKPT_DT_F16:
+    case CKPT_DT_BF16:
+    case CKPT_DT_I8:
+    case CKPT_DT_U8:
+    case CKPT_DT_I16:
+    case CKPT_DT_U16:
+    case CKPT_DT_I32:
+    case CKPT_DT_U32:
+        return true;
+    default:
+        return false;
+    }
+}
+
+void ckpt_narrow(struct ckpt_array *a, enum ckpt_dtype dtype) {
+    const int64_t count = ckpt_array_count(a);
+    if (a->dtype == CKPT_DT_F32)
+        for (int64_t i = 0; i < count; i++)
+            ckpt_array_f32(a)[i] = dtype == CKPT_DT_BF16 ? as_bf16(ckpt_array_f32(a)[i])
+                                                         : as_f16(ckpt_array_f32(a)[i]);
+    else if (a->dtype == CKPT_DT_I64)
+        for (int64_t i = 0; i < count; i++)
+            ckpt_array_i64(a)[i] = cut_integer(ckpt_array_i64(a)[i], dtype);
+}
