@@ -34,15 +34,18 @@ int(ckpt_fail)(struct ckpt_err *err, int code, const char *fmt, ...) {
     return code;
 }
 
+/* A prefix that is longer is cut, so that a hostile name leaves room for what is said of it. */
+#define PREFIX_MAX 400
+
 int ckpt_fail_in(struct ckpt_err *err, const char *fmt, ...) {
     if (!err)
         return -EINVAL;
-    char raw[2 * CKPT_ERR_TEXT + 2], prefix[CKPT_ERR_TEXT];
+    char raw[PREFIX_MAX + CKPT_ERR_TEXT + 8], prefix[PREFIX_MAX];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(prefix, sizeof prefix, fmt, ap);
+    const int n = vsnprintf(prefix, sizeof prefix, fmt, ap);
     va_end(ap);
-    snprintf(raw, sizeof raw, "%s: %s", prefix, err->text);
+    snprintf(raw, sizeof raw, "%s%s: %s", prefix, n < PREFIX_MAX ? "" : "...", err->text);
     copy_one_line(err->text, sizeof err->text, raw);
     return err->code;
 }

@@ -126,7 +126,7 @@ static int unzstd(struct ckpt_stream *in, struct sink *out, struct ckpt_err *err
         if (rc)
             return rc;
     }
-    if (n == 0 && hint != 0)
+    if (n == 0 && hint != 0 && !out->is_over)
         return fail_damaged(err, "the zstd frame ends early");
     return n < 0 ? (int)n : 0;
 }
@@ -175,7 +175,7 @@ static int inflate_all(struct ckpt_stream *in, struct sink *out, int bits, struc
         if (rc)
             return rc;
     }
-    if (n == 0 && progress != OVER)
+    if (n == 0 && progress != OVER && !out->is_over)
         return fail_damaged(err, "the stream ends early");
     return n < 0 ? (int)n : 0;
 }
@@ -231,7 +231,7 @@ static int unbz2(struct ckpt_stream *in, struct sink *out, struct ckpt_err *err)
         if (rc)
             return rc;
     }
-    if (n == 0 && progress != OVER)
+    if (n == 0 && progress != OVER && !out->is_over)
         return fail_damaged(err, "the stream ends early");
     return n < 0 ? (int)n : 0;
 }

@@ -22,7 +22,6 @@
 
 #define PLACEHOLDER "PLACEHOLDER://"
 #define START_BYTES 16u
-#define PIECES_MOST 4096u /* each but the last has 1 GiB */
 
 struct flax {
     struct ckpt_orbax_item *it;
@@ -72,9 +71,7 @@ static int take_type(const struct flax *f, const struct ckpt_msgpack_array *a,
 }
 
 static int add_blob(const struct flax *f, struct ckpt_tensor *t) {
-    if (ckpt_checkpoint_add_blob(f->it->c, t->blob))
-        return fail_memory(f);
-    return ckpt_tensor_check(t, f->it->err);
+    return ckpt_checkpoint_add_blob(f->it->c, t->blob) ? fail_memory(f) : 0;
 }
 
 static int add_array(struct flax *f, struct ckpt_path path, const struct ckpt_msgpack_array *a) {
@@ -160,8 +157,9 @@ static int fill_grid(const struct flax *f, struct ckpt_chunk_grid *g, const stru
 static int make_grid(const struct flax *f, const struct ckpt_value *map, struct ckpt_text dtype,
                      struct ckpt_tensor *t) {
     static const uint8_t fill[CKPT_ZARR_ELEMENT_MAX];
-    if (map->seq.n / 2 > PIECES_MOST)
-        return ckpt_fail(f->it->err, -E2BIG, "it is in more than %u pieces", PIECES_MOST);
+    if (map->seq.n / 2 > CKPT_LIMIT_MSGPACK_PIECES)
+        return ckpt_fail(f->it->err, -E2BIG, "it is in more than %u pieces (limit of pieces)",
+                         CKPT_LIMIT_MSGPACK_PIECES);
     struct ckpt_chunk_grid *const g = ckpt_arena_alloc(arena(f), sizeof *g);
     int64_t *const numbers = ckpt_arena_array(arena(f), 4, sizeof *numbers);
     struct ckpt_chunk *const chunks =
@@ -230,7 +228,8 @@ static int walk_items(struct flax *f, const struct ckpt_value *v, uint32_t n) {
     const size_t step = v->kind == CKPT_VALUE_DICT ? 2 : 1;
     int rc = 0;
     if (n == CKPT_LIMIT_MSGPACK_DEPTH)
-        return ckpt_fail(f->it->err, -E2BIG, "nested deeper than %u", CKPT_LIMIT_MSGPACK_DEPTH);
+        return ckpt_fail(f->it->err, -E2BIG, "nested deeper than %u (limit of msgpack depth)",
+                         CKPT_LIMIT_MSGPACK_DEPTH);
     for (size_t i = 0; rc == 0 && i + step - 1 < v->seq.n; i += step) {
         const struct ckpt_value *const key = v->seq.item[i];
         struct ckpt_text *const segment = &f->segment[n];

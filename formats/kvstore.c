@@ -15,10 +15,11 @@ static int fail_memory(struct ckpt_err *err) {
 int ckpt_kvstore_add(struct ckpt_kvstore *s, struct ckpt_text key, struct ckpt_stored value,
                      struct ckpt_err *err) {
     if (s->n >= CKPT_LIMIT_KV_KEYS)
-        return ckpt_fail(err, -E2BIG, "more than %u keys", CKPT_LIMIT_KV_KEYS);
+        return ckpt_fail(err, -E2BIG, "more than %u keys (limit of keys)", CKPT_LIMIT_KV_KEYS);
     s->key_bytes += key.n;
     if (s->key_bytes > CKPT_LIMIT_KV_KEY_BYTES)
-        return ckpt_fail(err, -E2BIG, "its keys have more than %u bytes", CKPT_LIMIT_KV_KEY_BYTES);
+        return ckpt_fail(err, -E2BIG, "its keys have more than %u bytes (limit of key bytes)",
+                         CKPT_LIMIT_KV_KEY_BYTES);
     const struct ckpt_text copy = ckpt_text_copy(s->arena, key.s, key.n);
     if (!copy.s || !ckpt_array_grow(&s->entries, s->n, &s->cap, sizeof *s->entries))
         return fail_memory(err);
@@ -62,14 +63,15 @@ const struct ckpt_kv *ckpt_kvstore_get(const struct ckpt_kvstore *s, struct ckpt
     return at < s->n && ckpt_text_eq(s->entries[at].key, key) ? &s->entries[at] : NULL;
 }
 
-int ckpt_kvstore_read(const struct ckpt_kv *kv, uint64_t most, struct ckpt_arena *a,
-                      struct ckpt_text *out, struct ckpt_err *err) {
-    if (kv->value.length > most)
-        return ckpt_fail(err, -E2BIG, "%" PRIu64 " bytes, the limit is %" PRIu64, kv->value.length,
-                         most);
+int ckpt_kvstore_read(const struct ckpt_kv *kv, uint64_t most, const char *limit,
+                      struct ckpt_arena *a, struct ckpt_text *out, struct ckpt_err *err) {
     int rc = ckpt_stored_check(&kv->value, err);
     if (rc)
         return rc;
+    if (kv->value.length > most)
+        return ckpt_fail(err, -E2BIG,
+                         "has %" PRIu64 " bytes, the limit is %" PRIu64 " (limit of %s)",
+                         kv->value.length, most, limit);
     char *const text = ckpt_arena_alloc(a, (size_t)kv->value.length + 1);
     if (!text)
         return fail_memory(err);

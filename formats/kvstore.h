@@ -45,9 +45,11 @@ int ckpt_kvstore_scan(struct ckpt_kvstore *s, const char *directory,
 const struct ckpt_kv *ckpt_kvstore_get(const struct ckpt_kvstore *s, struct ckpt_text key);
 /* The index of the first key that is not less than this one. */
 size_t ckpt_kvstore_from(const struct ckpt_kvstore *s, struct ckpt_text key);
-/* A whole value of at most `most` bytes, with a NUL behind it, in the arena `a`. */
-int ckpt_kvstore_read(const struct ckpt_kv *kv, uint64_t most, struct ckpt_arena *a,
-                      struct ckpt_text *out, struct ckpt_err *err) CKPT_CHECKED;
+/* A whole value of at most `most` bytes, which the refusal calls by its name (limit of NAME), with
+ * a NUL behind it, in the arena `a`. */
+int ckpt_kvstore_read(const struct ckpt_kv *kv, uint64_t most, const char *limit,
+                      struct ckpt_arena *a, struct ckpt_text *out,
+                      struct ckpt_err *err) CKPT_CHECKED;
 
 #define ckpt_auto_kvstore ckpt_kvstore_fini
 

@@ -83,8 +83,9 @@ static DIR *open_folder(int parent, const char *name, int flags) {
 
 static int scan_folder(struct scan *s, int parent, const char *name, unsigned depth) {
     if (depth > CKPT_LIMIT_KV_FOLDERS)
-        return ckpt_fail(s->err, -E2BIG, "folders are nested deeper than %u",
-                         CKPT_LIMIT_KV_FOLDERS);
+        return ckpt_fail(s->err, -E2BIG,
+                         "%.200s: folders are nested deeper than %u (limit of nested folders)",
+                         s->path.s + s->root, CKPT_LIMIT_KV_FOLDERS);
     CKPT_AUTO(dir) DIR *d = open_folder(parent, name, depth ? O_NOFOLLOW : 0);
     if (!d)
         return fail_list(s, errno);

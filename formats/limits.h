@@ -56,16 +56,18 @@
 #define CKPT_LIMIT_OCDBT_ENTRIES 1048576u             /* of one node, as in its format */
 #define CKPT_LIMIT_OCDBT_PATH 65535u                  /* bytes of a path or key, as in its format */
 #define CKPT_LIMIT_ZARR_METADATA (1u << 20)           /* the JSON of one array */
-#define CKPT_LIMIT_ZARR_SUBCHUNKS ((uint64_t)1 << 24) /* in one shard */
+#define CKPT_LIMIT_ZARR_SUBCHUNKS ((uint64_t)1 << 22) /* in one shard */
 #define CKPT_LIMIT_ZARR_SHARDS 8u                     /* nesting of shards */
 #define CKPT_LIMIT_ZARR_STEPS 8u                      /* codecs of one kind, in one list */
-#define CKPT_LIMIT_ZARR_BETWEEN (1u << 30)            /* bytes between two compressions */
-#define CKPT_LIMIT_ZARR_SUBCHUNK_BYTES (256u << 20)   /* one of several chunks in a shard */
+#define CKPT_LIMIT_ZARR_BETWEEN (64u << 20)           /* bytes between two compressions */
+#define CKPT_LIMIT_ZARR_SUBCHUNK_BYTES (128u << 20)   /* one of several chunks in a shard */
 
 #define CKPT_LIMIT_MSGPACK_DEPTH 128u
 #define CKPT_LIMIT_MSGPACK_OBJECTS 1500000u
 #define CKPT_LIMIT_MSGPACK_TEXT (16u << 20)             /* bytes of one text */
+#define CKPT_LIMIT_MSGPACK_PIECES 4096u                 /* of one array; each has 1 GiB */
 #define CKPT_LIMIT_ORBAX_METADATA ((uint64_t)100 << 20) /* bytes of _METADATA, of _strings.json */
 #define CKPT_LIMIT_ORBAX_ITEMS 10000u                   /* folders looked at in one */
+#define CKPT_LIMIT_ORBAX_SEGMENTS 256u                  /* of a leaf's path */
 
 #endif

@@ -173,7 +173,8 @@ static int take_text(struct reader *r, uint64_t n, struct ckpt_text *out) {
     if (n > r->n - r->pos)
         return fail_short(r);
     if (n > CKPT_LIMIT_MSGPACK_TEXT)
-        return ckpt_fail(r->err, -E2BIG, "msgpack has a text of more than %u bytes",
+        return ckpt_fail(r->err, -E2BIG,
+                         "msgpack has a text of more than %u bytes (limit of msgpack text)",
                          CKPT_LIMIT_MSGPACK_TEXT);
     char *const s = ckpt_arena_alloc(r->arena, (size_t)n + 1);
     if (!s)
@@ -186,10 +187,12 @@ static int read_seq(struct reader *r, struct ckpt_value *v, uint64_t n) {
     if (n > r->n - r->pos)
         return fail_short(r);
     if (r->depth == CKPT_LIMIT_MSGPACK_DEPTH)
-        return ckpt_fail(r->err, -E2BIG, "msgpack is nested deeper than %u",
+        return ckpt_fail(r->err, -E2BIG,
+                         "msgpack is nested deeper than %u (limit of msgpack depth)",
                          CKPT_LIMIT_MSGPACK_DEPTH);
     if (n > CKPT_LIMIT_MSGPACK_OBJECTS)
-        return ckpt_fail(r->err, -E2BIG, "msgpack has more than %u values",
+        return ckpt_fail(r->err, -E2BIG,
+                         "msgpack has more than %u values (limit of msgpack values)",
                          CKPT_LIMIT_MSGPACK_OBJECTS);
     v->seq.item = ckpt_arena_array(r->arena, (size_t)n + 1, sizeof *v->seq.item);
     if (!v->seq.item)
@@ -342,7 +345,8 @@ static int read_body(struct reader *r, struct ckpt_value *v, const struct head *
 static int read_value(struct reader *r, struct ckpt_value **out) {
     struct head h;
     if (r->objects++ == CKPT_LIMIT_MSGPACK_OBJECTS)
-        return ckpt_fail(r->err, -E2BIG, "msgpack has more than %u values",
+        return ckpt_fail(r->err, -E2BIG,
+                         "msgpack has more than %u values (limit of msgpack values)",
                          CKPT_LIMIT_MSGPACK_OBJECTS);
     const int rc = take_head(r, &h);
     *out = rc ? NULL : ckpt_arena_alloc(r->arena, sizeof **out);

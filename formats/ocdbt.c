@@ -62,8 +62,10 @@ static int unwrap(struct reader *r, const struct ckpt_stored *at, enum ckpt_ocdb
                   uint64_t limit, uint8_t **body, size_t *n) {
     int rc = ckpt_stored_check(at, r->err);
     if (rc == 0 && at->length > limit)
-        rc = ckpt_fail(r->err, -E2BIG, "%" PRIu64 " bytes, the limit is %" PRIu64, at->length,
-                       limit);
+        rc = ckpt_fail(r->err, -E2BIG,
+                       "has %" PRIu64 " bytes, the limit is %" PRIu64
+                       " (limit of a database's node or manifest)",
+                       at->length, limit);
     if (rc)
         return rc;
     CKPT_AUTO(free) uint8_t *bytes = malloc((size_t)at->length + 1);
@@ -96,10 +98,14 @@ static int add_value(struct reader *r, const struct ckpt_ocdbt_node *node,
     struct ckpt_kvstore *const s = r->store;
     struct ckpt_stored value = {.offset = e->ref.offset, .length = e->ref.length};
     struct ckpt_store_file *file = NULL;
-    if (key.n > CKPT_LIMIT_OCDBT_PATH ||
-        (s->n && ckpt_text_cmp(s->entries[s->n - 1].key, key) >= 0))
-        return ckpt_fail(r->err, -EINVAL, "the key \"%.*s\" is too long, or not in order",
-                         CKPT_TEXT_ARGS(key));
+    if (key.n > CKPT_LIMIT_OCDBT_PATH)
+        return ckpt_fail(r->err, -E2BIG,
+                         "the key \"%.40s...\" has %zu bytes, the limit is %u (limit of database "
+                         "keys)",
+                         key.s, key.n, CKPT_LIMIT_OCDBT_PATH);
+    if (s->n && ckpt_text_cmp(s->entries[s->n - 1].key, key) >= 0)
+        return ckpt_fail(r->err, -EINVAL, "the key \"%.200s\" is not in order: it is damaged",
+                         key.s);
     const int rc = e->value ? 0 : file_of(r, node->files.file[e->ref.file].path, &file);
     value.file = file;
     if (e->value) {
@@ -148,7 +154,8 @@ static int walk(struct reader *r, const struct place *at) {
     struct ckpt_store_file *file = NULL;
     size_t n = 0;
     if (r->nodes++ == CKPT_LIMIT_OCDBT_NODES)
-        return ckpt_fail(r->err, -E2BIG, "more than %u nodes", CKPT_LIMIT_OCDBT_NODES);
+        return ckpt_fail(r->err, -E2BIG, "more than %u nodes (limit of database nodes)",
+                         CKPT_LIMIT_OCDBT_NODES);
     int rc = file_of(r, at->path, &file);
     if (rc)
         return rc;
@@ -158,7 +165,8 @@ static int walk(struct reader *r, const struct place *at) {
         return ckpt_fail_in(r->err, "the node at byte %" PRIu64 " of %s", at->offset, file->name);
     r->bytes += n;
     if (r->bytes > CKPT_LIMIT_OCDBT_BYTES)
-        return ckpt_fail(r->err, -E2BIG, "its nodes have more than %u bytes",
+        return ckpt_fail(r->err, -E2BIG,
+                         "its nodes have more than %u bytes (limit of database bytes)",
                          CKPT_LIMIT_OCDBT_BYTES);
     return walk_node(r, at, body, n);
 }

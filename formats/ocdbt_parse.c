@@ -140,7 +140,8 @@ static int parse_files(struct ckpt_buf *b, struct ckpt_text base, struct ckpt_ar
                        struct ckpt_ocdbt_files *out, struct ckpt_err *err) {
     const uint64_t n = take_varint(b);
     if (n > CKPT_LIMIT_OCDBT_ENTRIES)
-        return ckpt_fail(err, -E2BIG, "refers to more than %u files", CKPT_LIMIT_OCDBT_ENTRIES);
+        return ckpt_fail(err, -E2BIG, "refers to more than %u files (limit of database entries)",
+                         CKPT_LIMIT_OCDBT_ENTRIES);
     const uint64_t *const prefix = take_column(b, a, n ? n - 1 : 0);
     const uint64_t *const suffix = prefix ? take_column(b, a, n) : NULL;
     const uint64_t *const based = suffix ? take_column(b, a, n) : NULL;
@@ -261,7 +262,7 @@ static int parse_keys(struct ckpt_buf *b, struct ckpt_arena *a, struct ckpt_ocdb
             return fail_short(err);
         total += kept + suffix[i];
         if (total > CKPT_LIMIT_KV_KEY_BYTES)
-            return ckpt_fail(err, -E2BIG, "its keys have more than %u bytes",
+            return ckpt_fail(err, -E2BIG, "its keys have more than %u bytes (limit of key bytes)",
                              CKPT_LIMIT_KV_KEY_BYTES);
         e->key = join(a, (struct ckpt_text){last.s, (size_t)kept}, (const char *)more,
                       (size_t)suffix[i]);
@@ -333,8 +334,10 @@ int ckpt_ocdbt_parse_node(const void *body, size_t n, struct ckpt_text base, str
     if (rc)
         return rc;
     const uint64_t entries = take_varint(&b);
-    if (b.failed || entries == 0 || entries > CKPT_LIMIT_OCDBT_ENTRIES ||
-        entries > ckpt_buf_left(&b))
+    if (entries > CKPT_LIMIT_OCDBT_ENTRIES)
+        return ckpt_fail(err, -E2BIG, "has more than %u entries (limit of database entries)",
+                         CKPT_LIMIT_OCDBT_ENTRIES);
+    if (b.failed || entries == 0 || entries > ckpt_buf_left(&b))
         return fail_short(err);
     out->n = (size_t)entries;
     out->entry = ckpt_arena_array(a, out->n, sizeof *out->entry);

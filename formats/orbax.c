@@ -168,7 +168,7 @@ static bool is_unfinished(const char *directory) {
     if (!f || f->error)
         return false;
     const struct ckpt_kv kv = {CKPT_TEXT(COMMITTED), {.file = f, .length = f->size}};
-    return ckpt_kvstore_read(&kv, CKPT_LIMIT_ORBAX_METADATA, &scratch, &json, NULL) == 0 &&
+    return ckpt_kvstore_read(&kv, CKPT_LIMIT_ORBAX_METADATA, "", &scratch, &json, NULL) == 0 &&
            ckpt_orbax_is_unfinished(json.s, json.n);
 }
 

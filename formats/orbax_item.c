@@ -101,16 +101,21 @@ int ckpt_orbax_settle(struct ckpt_orbax_item *it, struct ckpt_path path, struct 
     t->module = -1;
     if (!t->key.s)
         return fail_memory(it);
+    const bool is_named = rc == 0; /* by what is wrong with it, then */
+    if (rc == 0)
+        rc = ckpt_tensor_check(t, it->err);
     if (rc == 0) {
         struct ckpt_tensor *const slot = ckpt_checkpoint_add_tensor(it->c);
         if (!slot)
-            return ckpt_fail(it->err, -E2BIG, "more than %u arrays, or out of memory",
-                             CKPT_LIMIT_TENSORS);
+            return it->c->ntensors < CKPT_LIMIT_TENSORS
+                       ? fail_memory(it)
+                       : ckpt_fail(it->err, -E2BIG, "more than %u arrays (limit of tensors)",
+                                   CKPT_LIMIT_TENSORS);
         *slot = *t;
         return 0;
     }
     if (rc != -ENOTSUP && !it->options->keep_going)
-        return ckpt_fail_in(it->err, "array \"%.*s\"", CKPT_TEXT_ARGS(t->key));
+        return is_named ? rc : ckpt_fail_in(it->err, "array \"%.*s\"", CKPT_TEXT_ARGS(t->key));
     const struct ckpt_text why =
         ckpt_text_copy(&it->c->arena, it->err->text, strlen(it->err->text));
     return !why.s || ckpt_checkpoint_add_unsupported(it->c, path, why) ? fail_memory(it) : 0;
@@ -156,7 +161,8 @@ static int find_nested(struct ckpt_orbax_item *it, struct ckpt_text name, struct
     const char *const slash = memrchr(name.s, '/', name.n);
     const struct ckpt_kvstore *store = NULL;
     CKPT_AUTO(free) char *folder = slash ? strndup(name.s, (size_t)(slash - name.s)) : NULL;
-    if (!folder || *folder == '/' || strstr(folder, ".."))
+    if (!folder || !*folder || strlen(folder) != (size_t)(slash - name.s) || *folder == '/' ||
+        strstr(folder, ".."))
         return -ENOENT;
     const int rc = open_nested(it, folder, &store);
     if (rc || !store)
@@ -200,7 +206,8 @@ static int read_file(struct ckpt_orbax_item *it, const char *name, struct ckpt_a
     if (f->error == ENOENT)
         return 0;
     const struct ckpt_kv kv = {ckpt_text_of(name), {.file = f, .length = f->size}};
-    const int rc = ckpt_kvstore_read(&kv, CKPT_LIMIT_ORBAX_METADATA, a, out, it->err);
+    const int rc =
+        ckpt_kvstore_read(&kv, CKPT_LIMIT_ORBAX_METADATA, "Orbax metadata", a, out, it->err);
     return rc ? ckpt_fail_in(it->err, "%s", name) : 0;
 }
 

@@ -17,15 +17,13 @@
 #include "base/json_walk.h"
 #include "formats/orbax.h"
 
-#define SEGMENTS_MAX 256u
-
 struct parser {
     struct ckpt_json j;
     struct ckpt_arena *arena;
     struct ckpt_err *err;
     struct ckpt_orbax_metadata *out;
     struct ckpt_orbax_leaf leaf; /* being read */
-    struct ckpt_text segment[SEGMENTS_MAX];
+    struct ckpt_text segment[CKPT_LIMIT_ORBAX_SEGMENTS];
     uint32_t n;
     bool has_path;
 };
@@ -63,8 +61,10 @@ static int segment_member(void *user, struct ckpt_text key) {
 
 static int take_segment(void *user, int token) {
     struct parser *const p = user;
-    if (p->n == SEGMENTS_MAX)
-        return ckpt_fail(p->err, -E2BIG, "a path has more than %u segments", SEGMENTS_MAX);
+    if (p->n == CKPT_LIMIT_ORBAX_SEGMENTS)
+        return ckpt_fail(p->err, -E2BIG,
+                         "a path has more than %u segments (limit of path segments)",
+                         CKPT_LIMIT_ORBAX_SEGMENTS);
     p->segment[p->n].s = NULL;
     const int rc = ckpt_json_take_object(&p->j, token, "a part of a path", segment_member, p);
     if (rc == 0 && !p->segment[p->n].s)
@@ -114,7 +114,8 @@ static int tree_member(void *user, struct ckpt_text key) {
     p->n = 0;
     p->has_path = false;
     if (p->out->n == CKPT_LIMIT_TENSORS)
-        return ckpt_fail(p->err, -E2BIG, "more than %u leaves", CKPT_LIMIT_TENSORS);
+        return ckpt_fail(p->err, -E2BIG, "more than %u leaves (limit of tensors)",
+                         CKPT_LIMIT_TENSORS);
     const int rc = ckpt_json_read_object(&p->j, "a leaf", leaf_member, p);
     if (rc)
         return rc;

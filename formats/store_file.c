@@ -43,16 +43,17 @@ int ckpt_store_file_check(const struct ckpt_store_file *f, uint64_t offset, uint
                           struct ckpt_err *err) {
     uint64_t end;
     if (f->error)
-        return ckpt_fail(err, -EINVAL, "its file %s %s: an incomplete download?", f->name,
-                         f->error == ENOENT   ? "is absent"
-                         : f->error == EINVAL ? "is no regular file"
-                                              : strerror(f->error));
+        return f->error == ENOENT
+                   ? ckpt_fail(err, -EINVAL, "its file %.200s is absent: an incomplete download?",
+                               f->name)
+                   : ckpt_fail(err, -EINVAL, "its file %.200s cannot be read: %s", f->name,
+                               f->error == EINVAL ? "no regular file" : strerror(f->error));
     if (!ckpt_add_u64(offset, length, &end))
-        return ckpt_fail(err, -EINVAL, "bytes %" PRIu64 " and on of %s: no file is as long", offset,
-                         f->name);
+        return ckpt_fail(err, -EINVAL, "bytes %" PRIu64 " and on of %.200s: no file is as long",
+                         offset, f->name);
     if (end > f->size)
         return ckpt_fail(err, -EINVAL,
-                         "%" PRIu64 " of its %" PRIu64 " bytes are missing: %s ends at byte "
+                         "%" PRIu64 " of its %" PRIu64 " bytes are missing: %.200s ends at byte "
                          "%" PRIu64 ", expected %" PRIu64 " at least: an incomplete download?",
                          end - f->size < length ? end - f->size : length, length, f->name, f->size,
                          end);

@@ -45,16 +45,18 @@ static uint32_t element_bytes(const struct array *a) {
 
 /* --- metadata --------------------------------------------------------------------------------- */
 
+static const char *metadata_name(int version) {
+    return version == 2 ? ".zarray" : "zarr.json";
+}
+
 static int find_metadata(const struct array *a, const struct ckpt_kv **out, int *version) {
-    static const char *const files[] = {".zarray", "zarr.json"};
-    for (int i = 0; i < 2; i++) {
+    for (*version = 2; *version <= 3; ++*version) {
         CKPT_AUTO(str) struct ckpt_str key = {0};
         ckpt_str_add(&key, a->prefix.s, a->prefix.n);
-        ckpt_str_puts(&key, files[i]);
+        ckpt_str_puts(&key, metadata_name(*version));
         if (key.failed)
             return fail_memory(a);
         *out = ckpt_kvstore_get(a->s->store, ckpt_str_text(&key));
-        *version = 2 + i;
         if (*out)
             return 0;
     }
@@ -68,10 +70,12 @@ static int read_metadata(struct array *a) {
     int version = 0;
     int rc = find_metadata(a, &kv, &version);
     if (rc == 0)
-        rc = ckpt_kvstore_read(kv, CKPT_LIMIT_ZARR_METADATA, &scratch, &json, a->err);
+        rc = ckpt_kvstore_read(kv, CKPT_LIMIT_ZARR_METADATA, "zarr metadata", &scratch, &json,
+                               a->err);
     if (rc == 0)
         rc = ckpt_zarr_known_parse(a->s->known, json, version, arena(a), &a->z, a->err);
-    return rc;
+    const bool is_damage = rc && rc != -ENOENT && rc != -ENOTSUP && rc != -ENOMEM;
+    return is_damage ? ckpt_fail_in(a->err, "%s", metadata_name(version)) : rc;
 }
 
 /* --- chunks ----------------------------------------------------------------------------------- */
@@ -141,7 +145,8 @@ static int fail_missing(const struct array *a, uint64_t wanted) {
     for (uint32_t d = 0; d < a->z->ndim; d++)
         ckpt_str_printf(&text, "%s%" PRIu64, d ? "." : "", at[d]);
     return ckpt_fail(a->err, -EINVAL,
-                     "%" PRIu64 " of its %" PRIu64 " chunks are missing, the first at %s",
+                     "%" PRIu64 " of its %" PRIu64
+                     " chunks are missing, the first at %s: an incomplete download?",
                      wanted - a->nchunks, wanted, text.n ? text.s : "0");
 }
 
@@ -295,18 +300,20 @@ static int fill_tensor(struct array *a, struct ckpt_tensor *t) {
     rc = t->shape ? make_blob(a, t, count) : fail_memory(a);
     if (rc == 0 && ckpt_checkpoint_add_blob(a->s->c, t->blob))
         rc = fail_memory(a);
-    return rc ? rc : ckpt_tensor_check(t, a->err);
+    return rc;
 }
 
 int ckpt_zarr_tensor(const struct ckpt_zarr_source *s, struct ckpt_text name, struct ckpt_tensor *t,
                      struct ckpt_err *err) {
     struct ckpt_arena *const memory = &s->c->arena;
-    const char *const prefix = ckpt_arena_printf(memory, "%.*s/", (int)name.n, name.s);
+    char *const prefix = ckpt_arena_alloc(memory, name.n + 1);
     const struct ckpt_text copy = ckpt_text_copy(memory, name.s, name.n);
     CKPT_AUTO(array)
     struct array a = {.s = s, .name = copy.s, .err = err};
     if (!prefix || !copy.s)
         return ckpt_fail_memory(err, "reading an array");
-    a.prefix = ckpt_text_of(prefix);
+    memcpy(prefix, name.s, name.n); /* which may hold NULs */
+    prefix[name.n] = '/';
+    a.prefix = (struct ckpt_text){prefix, name.n + 1};
     return fill_tensor(&a, t);
 }

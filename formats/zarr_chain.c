@@ -48,7 +48,8 @@ static int settle_size(struct ckpt_zarr_chain *c, uint32_t esize, struct ckpt_er
                              c->shape[d]);
     if (!ckpt_shape_count(c->shape, c->ndim, &count) || !ckpt_mul_u64(count, esize, &c->bytes) ||
         c->bytes > CKPT_LIMIT_INFLATED_BYTES)
-        return ckpt_fail(err, -E2BIG, "its chunks have more than %" PRIu64 " bytes",
+        return ckpt_fail(err, -E2BIG,
+                         "its chunks have more than %" PRIu64 " bytes (limit of chunk bytes)",
                          CKPT_LIMIT_INFLATED_BYTES);
     return 0;
 }
@@ -82,14 +83,17 @@ static int settle_shards(struct ckpt_zarr_chain *c, uint32_t esize, unsigned dep
         s->grid[j] = outer / inner[j];
         if (!ckpt_mul_u64(s->count, (uint64_t)s->grid[j], &s->count) ||
             s->count > CKPT_LIMIT_ZARR_SUBCHUNKS)
-            return ckpt_fail(err, -E2BIG, "its shards have more than %" PRIu64 " chunks",
+            return ckpt_fail(err, -E2BIG,
+                             "its shards have more than %" PRIu64 " chunks (limit of subchunks)",
                              CKPT_LIMIT_ZARR_SUBCHUNKS);
     }
     s->is_one = s->count == 1;
     const int rc = ckpt_zarr_chain_settle(&s->inner, inner, c->ndim, esize, depth + 1, err);
     if (rc == 0 && !s->is_one && s->inner.bytes > CKPT_LIMIT_ZARR_SUBCHUNK_BYTES)
-        return ckpt_fail(err, -ENOTSUP, "the chunks in its shards have more than %u bytes",
-                         CKPT_LIMIT_ZARR_SUBCHUNK_BYTES);
+        return ckpt_fail(
+            err, -ENOTSUP,
+            "the chunks in its shards have more than %u bytes (limit of subchunk bytes)",
+            CKPT_LIMIT_ZARR_SUBCHUNK_BYTES);
     return rc;
 }
 

@@ -208,7 +208,8 @@ static int add_step(struct codecs *c, struct ckpt_zarr_step step) {
     if (!c->has_elements)
         return fail_order(c);
     if (c->chain->nsteps == CKPT_LIMIT_ZARR_STEPS)
-        return ckpt_fail(c->err, -E2BIG, "more than %u codecs", CKPT_LIMIT_ZARR_STEPS);
+        return ckpt_fail(c->err, -E2BIG, "more than %u codecs (limit of codecs)",
+                         CKPT_LIMIT_ZARR_STEPS);
     c->chain->step[c->chain->nsteps++] = step;
     return 0;
 }
@@ -257,7 +258,8 @@ int ckpt_zarr_read_codecs(struct ckpt_json *j, struct ckpt_arena *a, unsigned de
                           struct ckpt_zarr_chain *out, struct ckpt_err *err) {
     struct codecs c = {.j = j, .arena = a, .err = err, .depth = depth, .chain = out};
     if (depth > CKPT_LIMIT_ZARR_SHARDS)
-        return ckpt_fail(err, -E2BIG, "shards are nested deeper than %u", CKPT_LIMIT_ZARR_SHARDS);
+        return ckpt_fail(err, -E2BIG, "shards are nested deeper than %u (limit of nested shards)",
+                         CKPT_LIMIT_ZARR_SHARDS);
     out->nsteps = out->norder = 0;
     out->shards = NULL;
     out->is_big = out->is_reversed = false;

@@ -182,7 +182,7 @@ static int source_shape(struct ckpt_naive *n, struct ckpt_err *err) {
         n->stride[0] = n->unit;
         return n->nop == 0 ? 0 : ckpt_fail(err, -EOPNOTSUPP, "operations on packed elements");
     }
-    int64_t step = n->unit;
+    int64_t step = ckpt_tensor_count(t) > 0 ? n->unit : 0; /* without elements it may overflow */
     s->ndim = t->ndim;
     for (uint32_t d = t->ndim; d-- > 0;) {
         s->size[d] = t->shape[d];
@@ -194,7 +194,7 @@ static int source_shape(struct ckpt_naive *n, struct ckpt_err *err) {
 
 static bool in_order(const struct ckpt_naive *n) {
     const struct ckpt_naive_shape *const s = &n->shape[0];
-    int64_t step = n->unit;
+    int64_t step = ckpt_tensor_count(n->source) > 0 ? n->unit : 0;
     for (uint32_t d = s->ndim; d-- > 0; step *= s->size[d])
         if (s->size[d] > 1 && n->stride[d] != step)
             return false;

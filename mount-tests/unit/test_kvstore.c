@@ -93,7 +93,7 @@ static void test_files(void **state) {
         assert_int_equal(kv->value.length, want[i].size);
         assert_string_equal(kv->value.file->name, want[i].key);
         assert_string_equal(kv->value.file->path, in(f, want[i].key));
-        assert_int_equal(ckpt_kvstore_read(kv, 100, &f->arena, &text, NULL), 0);
+        assert_int_equal(ckpt_kvstore_read(kv, 100, "", &f->arena, &text, NULL), 0);
         assert_int_equal(text.n, want[i].size);
     }
 }
@@ -124,7 +124,7 @@ static void test_what_is_no_file(void **state) {
     assert_non_null(strstr(err.text, "gone is absent"));
     assert_non_null(get(f, "pipe"));
     assert_int_equal(ckpt_stored_check(&get(f, "pipe")->value, &err), -EINVAL);
-    assert_non_null(strstr(err.text, "pipe is no regular file"));
+    assert_non_null(strstr(err.text, "pipe cannot be read: no regular file"));
 }
 
 static void test_depth(void **state) {
