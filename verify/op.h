@@ -97,6 +97,7 @@ struct ckpt_op_family {
     { (ops), sizeof(ops) / sizeof((ops)[0]) }
 extern const struct ckpt_op_family ckpt_family_layer;
 extern const struct ckpt_op_family ckpt_family_conv;
+extern const struct ckpt_op_family ckpt_family_norm;
 extern const struct ckpt_op_family ckpt_family_pool;
 extern const struct ckpt_op_family ckpt_family_view;
 extern const struct ckpt_op_family ckpt_family_arithmetic;
@@ -196,11 +197,6 @@ int64_t ckpt_call_band(const struct ckpt_call *c, int64_t rows, int64_t row_byte
 bool ckpt_blas_fits(int64_t a, int64_t b, int64_t c);
 
 int ckpt_op_linear(struct ckpt_call *c, struct ckpt_err *err);
-int ckpt_op_layer_norm(struct ckpt_call *c, struct ckpt_err *err);
-int ckpt_op_rms_norm(struct ckpt_call *c, struct ckpt_err *err);
-int ckpt_op_group_norm(struct ckpt_call *c, struct ckpt_err *err);
-int ckpt_op_batch_norm(struct ckpt_call *c, struct ckpt_err *err);
-int ckpt_op_instance_norm(struct ckpt_call *c, struct ckpt_err *err);
 int ckpt_op_embedding(struct ckpt_call *c, struct ckpt_err *err);
 int ckpt_op_flatten(struct ckpt_call *c, struct ckpt_err *err);
 int ckpt_op_prelu(struct ckpt_call *c, struct ckpt_err *err);

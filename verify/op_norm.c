@@ -40,14 +40,26 @@ static struct stats root_mean_square(const float *x, int64_t n, double eps) {
     return (struct stats){0, 1 / sqrt((n ? squares / (double)n : 0) + eps)};
 }
 
-static float affine(float x, struct stats s, const struct ckpt_array *weight,
-                    const struct ckpt_array *bias, int64_t at) {
-    double y = ((double)x - s.mean) * s.scale;
-    if (weight->store)
-        y *= (double)ckpt_array_f32(weight)[at];
-    if (bias->store)
-        y += (double)ckpt_array_f32(bias)[at];
-    return (float)y;
+/* y = (x - mean) * scale * weight + bias, each element with its own weight and bias; NULL: 1 and 0.
+ */
+static void apply_each(const float *x, struct stats s, const float *weight, const float *bias,
+                       int64_t n, float *y) {
+    for (int64_t i = 0; i < n; i++) {
+        const double scaled = ((double)x[i] - s.mean) * s.scale * (weight ? (double)weight[i] : 1);
+        y[i] = (float)(scaled + (bias ? (double)bias[i] : 0));
+    }
+}
+
+/* The same with one weight and bias for all. */
+static void apply_one(const float *x, struct stats s, double weight, double bias, int64_t n,
+                      float *y) {
+    const double slope = s.scale * weight, offset = bias - s.mean * slope;
+    for (int64_t i = 0; i < n; i++)
+        y[i] = (float)((double)x[i] * slope + offset);
+}
+
+static const float *elements(const struct ckpt_array *a) {
+    return a->store ? ckpt_array_f32(a) : NULL;
 }
 
 /* The input, and a result of its shape. */
@@ -88,37 +100,82 @@ static int check_count(const struct ckpt_array *a, const char *name, int64_t n,
                      ckpt_array_shape_text(a, text, sizeof(text)), (long long)n);
 }
 
-static int over_last(struct ckpt_call *c, double eps,
-                     struct stats (*stats)(const float *, int64_t, double), struct ckpt_err *err) {
-    CKPT_AUTO(array) struct ckpt_array x = {0}, weight = {0}, bias = {0};
-    int64_t width = 1;
-    int rc = begin(c, &x, err);
+struct over_last {
+    struct ckpt_array x, weight, bias;
+    int64_t width; /* elements that are normalised together */
+};
+
+static void over_last_fini(struct over_last *o) {
+    ckpt_array_fini(&o->x);
+    ckpt_array_fini(&o->weight);
+    ckpt_array_fini(&o->bias);
+}
+CKPT_DEFINE_AUTO(over_last, struct over_last, over_last_fini)
+
+static int over_last_init(struct ckpt_call *c, struct over_last *o, struct ckpt_err *err) {
+    int rc = begin(c, &o->x, err);
     if (rc == 0)
-        rc = ckpt_call_array(c, "weight", &weight, err);
+        rc = ckpt_call_array(c, "weight", &o->weight, err);
     if (rc == 0)
-        rc = ckpt_call_array(c, "bias", &bias, err);
+        rc = ckpt_call_array(c, "bias", &o->bias, err);
     if (rc == 0)
-        rc = trailing(c, &x, &weight, &width, err);
+        rc = trailing(c, &o->x, &o->weight, &o->width, err);
     if (rc == 0)
-        rc = check_count(&weight, "weight", width, err);
+        rc = check_count(&o->weight, "weight", o->width, err);
     if (rc == 0)
-        rc = check_count(&bias, "bias", width, err);
-    const int64_t count = ckpt_array_count(&x);
-    for (int64_t at = 0; rc == 0 && at < count; at += width) {
-        const float *const in = ckpt_array_f32(&x) + at;
-        const struct stats s = stats(in, width, eps);
-        for (int64_t i = 0; i < width; i++)
-            ckpt_array_f32(c->out)[at + i] = affine(in[i], s, &weight, &bias, i);
+        rc = check_count(&o->bias, "bias", o->width, err);
+    return rc;
+}
+
+/* Results for the statistics: of the input's shape, but 1 where it is normalised. */
+static int make_statistics(struct ckpt_call *c, const struct over_last *o, struct ckpt_err *err) {
+    int64_t shape[CKPT_ARRAY_NDIM_MAX], width = 1;
+    memcpy(shape, o->x.shape, sizeof(shape));
+    for (uint32_t d = o->x.ndim; d-- > 0 && width < o->width;) {
+        width *= shape[d];
+        shape[d] = 1;
+    }
+    int rc = 0;
+    for (uint32_t i = 1; rc == 0 && i < c->nout; i++)
+        rc = ckpt_call_new(c, i, CKPT_DT_F32, shape, o->x.ndim, err);
+    return rc;
+}
+
+/* Mean and scale; of what has no mean the scale alone. */
+static void keep_statistics(struct ckpt_call *c, bool centred, int64_t row, struct stats s) {
+    if (centred && c->nout > 1)
+        ckpt_array_f32(&c->out[1])[row] = (float)s.mean;
+    if (c->nout > (centred ? 2 : 1))
+        ckpt_array_f32(&c->out[centred ? 2 : 1])[row] = (float)s.scale;
+}
+
+static int over_last(struct ckpt_call *c, double eps, bool centred, struct ckpt_err *err) {
+    CKPT_AUTO(over_last) struct over_last o = {0};
+    int rc = over_last_init(c, &o, err);
+    if (rc == 0)
+        rc = make_statistics(c, &o, err);
+    const int64_t count = ckpt_array_count(&o.x);
+    for (int64_t at = 0; rc == 0 && at < count; at += o.width) {
+        const float *const x = ckpt_array_f32(&o.x) + at;
+        const struct stats s =
+            centred ? moments(x, o.width, eps) : root_mean_square(x, o.width, eps);
+        apply_each(x, s, elements(&o.weight), elements(&o.bias), o.width,
+                   ckpt_array_f32(c->out) + at);
+        keep_statistics(c, centred, at / o.width, s);
     }
     return rc;
 }
 
-int ckpt_op_layer_norm(struct ckpt_call *c, struct ckpt_err *err) {
-    return over_last(c, ckpt_call_float(c, "eps", 1e-5), moments, err);
+static int layer_norm(struct ckpt_call *c, struct ckpt_err *err) {
+    return over_last(c, ckpt_call_float(c, "eps", 1e-5), true, err);
 }
 
-int ckpt_op_rms_norm(struct ckpt_call *c, struct ckpt_err *err) {
-    return over_last(c, ckpt_call_float(c, "eps", (double)FLT_EPSILON), root_mean_square, err);
+/* Without eps it is what the input's dtype can just tell from 1. */
+static int rms_norm(struct ckpt_call *c, struct ckpt_err *err) {
+    const struct ckpt_arg *const input = ckpt_call_arg(c, "input");
+    const bool wide = input && input->kind == CKPT_ARG_ARRAY && input->array->dtype == CKPT_DT_F64;
+    const double otherwise = wide ? DBL_EPSILON : (double)FLT_EPSILON;
+    return over_last(c, ckpt_call_float(c, "eps", otherwise), false, err);
 }
 
 /* ---- by channel: input [N, C, ...] ---- */
@@ -163,21 +220,35 @@ static int channels_init(struct ckpt_call *c, struct channels *ch, struct ckpt_e
 static void normalise_channel(const struct ckpt_call *c, const struct channels *ch, int64_t n,
                               int64_t channel, struct stats s) {
     const int64_t at = (n * ch->count + channel) * ch->inner;
-    const float *const in = ckpt_array_f32(&ch->x) + at;
-    for (int64_t i = 0; i < ch->inner; i++)
-        ckpt_array_f32(c->out)[at + i] = affine(in[i], s, &ch->weight, &ch->bias, channel);
+    const double weight = ch->weight.store ? (double)ckpt_array_f32(&ch->weight)[channel] : 1;
+    const double bias = ch->bias.store ? (double)ckpt_array_f32(&ch->bias)[channel] : 0;
+    apply_one(ckpt_array_f32(&ch->x) + at, s, weight, bias, ch->inner, ckpt_array_f32(c->out) + at);
+}
+
+/* Results 1 and 2, if they are wanted: mean and scale of each group. */
+static int make_group_statistics(struct ckpt_call *c, const int64_t *shape, uint32_t ndim,
+                                 struct ckpt_err *err) {
+    int rc = 0;
+    for (uint32_t i = 1; rc == 0 && i < c->nout; i++)
+        rc = ckpt_call_new(c, i, CKPT_DT_F32, shape, ndim, err);
+    return rc;
 }
 
 /* Groups of `width` neighbouring channels of one sample. */
-static void by_groups(const struct ckpt_call *c, const struct channels *ch, int64_t width,
-                      double eps) {
-    for (int64_t n = 0; n < ch->samples; n++)
-        for (int64_t first = 0; first < ch->count; first += width) {
-            const float *const in = ckpt_array_f32(&ch->x) + (n * ch->count + first) * ch->inner;
-            const struct stats s = moments(in, width * ch->inner, eps);
-            for (int64_t k = first; k < first + width; k++)
-                normalise_channel(c, ch, n, k, s);
-        }
+static int by_groups(struct ckpt_call *c, const struct channels *ch, int64_t width, double eps,
+                     struct ckpt_err *err) {
+    const int64_t groups = ch->samples * (ch->count / width);
+    const int64_t shape[2] = {ch->samples, ch->count / width};
+    int rc = make_group_statistics(c, shape, 2, err);
+    for (int64_t g = 0; rc == 0 && g < groups; g++) {
+        const int64_t n = g / shape[1], first = g % shape[1] * width;
+        const float *const in = ckpt_array_f32(&ch->x) + (n * ch->count + first) * ch->inner;
+        const struct stats s = moments(in, width * ch->inner, eps);
+        for (int64_t k = first; k < first + width; k++)
+            normalise_channel(c, ch, n, k, s);
+        keep_statistics(c, true, g, s);
+    }
+    return rc;
 }
 
 static struct stats running(const struct channels *ch, int64_t channel, double eps) {
@@ -200,50 +271,118 @@ static struct stats batch_moments(const struct channels *ch, int64_t channel, do
     return (struct stats){sum / n, 1 / sqrt(squares / n + eps)};
 }
 
-int ckpt_op_group_norm(struct ckpt_call *c, struct ckpt_err *err) {
+/* A layer that keeps running statistics and yet normalises by the input's own is in training; one
+ * that keeps none has no others. */
+static int refuse_training(const struct channels *ch, bool own, struct ckpt_err *err) {
+    if (own && (ch->mean.store || ch->var.store))
+        return ckpt_fail(err, -EOPNOTSUPP, "runs in training mode; save the model after eval()");
+    if (!own && (!ch->mean.store || !ch->var.store))
+        return ckpt_fail(err, -EINVAL, "%s is missing",
+                         ch->mean.store ? "running_var" : "running_mean");
+    return 0;
+}
+
+static int group_norm(struct ckpt_call *c, struct ckpt_err *err) {
     CKPT_AUTO(channels) struct channels ch = {0};
     const int rc = channels_init(c, &ch, err);
     if (rc < 0)
         return rc;
-    const int64_t groups = ckpt_call_int(c, "num_groups", 1);
+    const int64_t groups = ckpt_call_int(c, "num_groups", ckpt_call_int(c, "group", 1));
     if (groups < 1 || ch.count % groups != 0 || ch.count == 0)
         return ckpt_fail(err, -EINVAL, "%lld channels cannot be %lld groups", (long long)ch.count,
                          (long long)groups);
-    by_groups(c, &ch, ch.count / groups, ckpt_call_float(c, "eps", 1e-5));
-    return 0;
+    return by_groups(c, &ch, ch.count / groups, ckpt_call_float(c, "eps", 1e-5), err);
 }
 
-/* With running statistics, unless the layer keeps none (or trains). */
-static int by_channel(struct ckpt_call *c, struct channels *ch, bool own_statistics,
-                      struct stats (*own)(const struct channels *, int64_t, double),
+/* Every channel by its running statistics, or by those of all its samples. PyTorch's further
+ * results are the latter; of the former they are empty. */
+static int by_channel(struct ckpt_call *c, const struct channels *ch, bool own,
                       struct ckpt_err *err) {
     const double eps = ckpt_call_float(c, "eps", 1e-5);
-    if (!own_statistics && (!ch->mean.store || !ch->var.store))
-        return ckpt_fail(err, -EINVAL, "%s is missing",
-                         ch->mean.store ? "running_var" : "running_mean");
-    for (int64_t k = 0; k < ch->count; k++) {
-        const struct stats s = own_statistics ? own(ch, k, eps) : running(ch, k, eps);
+    const int64_t kept = own ? ch->count : 0;
+    int rc = make_group_statistics(c, &kept, 1, err);
+    for (int64_t k = 0; rc == 0 && k < ch->count; k++) {
+        const struct stats s = own ? batch_moments(ch, k, eps) : running(ch, k, eps);
         for (int64_t n = 0; n < ch->samples; n++)
             normalise_channel(c, ch, n, k, s);
+        if (own)
+            keep_statistics(c, true, k, s);
     }
-    return 0;
+    return rc;
 }
 
-int ckpt_op_batch_norm(struct ckpt_call *c, struct ckpt_err *err) {
+static int batch_norm(struct ckpt_call *c, struct ckpt_err *err) {
     CKPT_AUTO(channels) struct channels ch = {0};
-    const int rc = channels_init(c, &ch, err);
-    if (rc < 0)
-        return rc;
-    return by_channel(c, &ch, ckpt_call_bool(c, "training", false), batch_moments, err);
+    const bool own = ckpt_call_bool(c, "training", false);
+    int rc = channels_init(c, &ch, err);
+    if (rc == 0)
+        rc = refuse_training(&ch, own, err);
+    return rc < 0 ? rc : by_channel(c, &ch, own, err);
 }
 
-int ckpt_op_instance_norm(struct ckpt_call *c, struct ckpt_err *err) {
+static int instance_norm(struct ckpt_call *c, struct ckpt_err *err) {
     CKPT_AUTO(channels) struct channels ch = {0};
-    const int rc = channels_init(c, &ch, err);
-    if (rc < 0)
-        return rc;
-    if (!ckpt_call_bool(c, "use_input_stats", true))
-        return by_channel(c, &ch, false, NULL, err);
-    by_groups(c, &ch, 1, ckpt_call_float(c, "eps", 1e-5));
-    return 0;
+    const bool own = ckpt_call_bool(c, "use_input_stats", true);
+    int rc = channels_init(c, &ch, err);
+    if (rc == 0)
+        rc = refuse_training(&ch, own, err);
+    if (rc < 0 || !own)
+        return rc < 0 ? rc : by_channel(c, &ch, false, err);
+    return by_groups(c, &ch, 1, ckpt_call_float(c, "eps", 1e-5), err);
 }
+
+static const struct ckpt_op ops[] = {
+    {"layer_norm",
+     "layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
+     "float eps=1e-05, bool cudnn_enable=True) -> Tensor",
+     layer_norm},
+    {"native_layer_norm",
+     "native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, "
+     "float eps) -> (Tensor, Tensor, Tensor)",
+     layer_norm},
+    {"rms_norm",
+     "rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) "
+     "-> Tensor",
+     rms_norm},
+    {"_fused_rms_norm",
+     "_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) "
+     "-> (Tensor, Tensor)",
+     rms_norm},
+    {"group_norm",
+     "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, "
+     "float eps=1e-05, bool cudnn_enabled=True) -> Tensor",
+     group_norm},
+    {"native_group_norm",
+     "native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, "
+     "SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)",
+     group_norm},
+    {"batch_norm",
+     "batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
+     "Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor",
+     batch_norm},
+    {"native_batch_norm",
+     "native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
+     "Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
+     batch_norm},
+    {"_native_batch_norm_legit",
+     "_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, "
+     "Tensor(a!) running_mean, Tensor(b!) running_var, bool training, float momentum, float eps) "
+     "-> (Tensor, Tensor, Tensor)",
+     batch_norm},
+    {"_native_batch_norm_legit",
+     "_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, "
+     "float momentum, float eps) -> (Tensor, Tensor, Tensor)",
+     batch_norm},
+    {"_native_batch_norm_legit_no_training",
+     "_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, "
+     "Tensor running_mean, Tensor running_var, float momentum, float eps) "
+     "-> (Tensor, Tensor, Tensor)",
+     batch_norm},
+    {"instance_norm",
+     "instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
+     "Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) "
+     "-> Tensor",
+     instance_norm},
+};
+
+const struct ckpt_op_family ckpt_family_norm = CKPT_OP_FAMILY(ops);

@@ -23,6 +23,7 @@ static const struct ckpt_op_family *const families[] = {
     &ckpt_family_cast,
     &ckpt_family_scalar,
     &ckpt_family_number,
+    &ckpt_family_norm,
 };
 /* clang-format on */
 

@@ -3,27 +3,6 @@
 
 static const struct ckpt_op ops[] = {
     {"linear", "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", ckpt_op_linear},
-    {"layer_norm",
-     "layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
-     "float eps=1e-05, bool cudnn_enable=True) -> Tensor",
-     ckpt_op_layer_norm},
-    {"rms_norm",
-     "rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) "
-     "-> Tensor",
-     ckpt_op_rms_norm},
-    {"group_norm",
-     "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, "
-     "float eps=1e-05, bool cudnn_enabled=True) -> Tensor",
-     ckpt_op_group_norm},
-    {"batch_norm",
-     "batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
-     "Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor",
-     ckpt_op_batch_norm},
-    {"instance_norm",
-     "instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
-     "Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) "
-     "-> Tensor",
-     ckpt_op_instance_norm},
     {"embedding",
      "embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, "
      "bool scale_grad_by_freq=False, bool sparse=False) -> Tensor",
