@@ -271,15 +271,11 @@ static struct stats batch_moments(const struct channels *ch, int64_t channel, do
     return (struct stats){sum / n, 1 / sqrt(squares / n + eps)};
 }
 
-/* A layer that keeps running statistics and yet normalises by the input's own is in training; one
- * that keeps none has no others. */
-static int refuse_training(const struct channels *ch, bool own, struct ckpt_err *err) {
-    if (own && (ch->mean.store || ch->var.store))
-        return ckpt_fail(err, -EOPNOTSUPP, "runs in training mode; save the model after eval()");
-    if (!own && (!ch->mean.store || !ch->var.store))
-        return ckpt_fail(err, -EINVAL, "%s is missing",
-                         ch->mean.store ? "running_var" : "running_mean");
-    return 0;
+static int check_running(const struct channels *ch, struct ckpt_err *err) {
+    if (ch->mean.store && ch->var.store)
+        return 0;
+    return ckpt_fail(err, -EINVAL, "%s is missing",
+                     ch->mean.store ? "running_var" : "running_mean");
 }
 
 static int group_norm(struct ckpt_call *c, struct ckpt_err *err) {
@@ -311,24 +307,27 @@ static int by_channel(struct ckpt_call *c, const struct channels *ch, bool own,
     return rc;
 }
 
+/* A layer that keeps running statistics and yet normalises by the input's own is in training; one
+ * that keeps none has no others. */
 static int batch_norm(struct ckpt_call *c, struct ckpt_err *err) {
     CKPT_AUTO(channels) struct channels ch = {0};
     const bool own = ckpt_call_bool(c, "training", false);
     int rc = channels_init(c, &ch, err);
-    if (rc == 0)
-        rc = refuse_training(&ch, own, err);
+    if (rc == 0 && own && (ch.mean.store || ch.var.store))
+        rc = ckpt_fail(err, -EOPNOTSUPP, "runs in training mode; save the model after eval()");
+    if (rc == 0 && !own)
+        rc = check_running(&ch, err);
     return rc < 0 ? rc : by_channel(c, &ch, own, err);
 }
 
 static int instance_norm(struct ckpt_call *c, struct ckpt_err *err) {
     CKPT_AUTO(channels) struct channels ch = {0};
-    const bool own = ckpt_call_bool(c, "use_input_stats", true);
     int rc = channels_init(c, &ch, err);
+    if (rc == 0 && ckpt_call_bool(c, "use_input_stats", true))
+        return by_groups(c, &ch, 1, ckpt_call_float(c, "eps", 1e-5), err);
     if (rc == 0)
-        rc = refuse_training(&ch, own, err);
-    if (rc < 0 || !own)
-        return rc < 0 ? rc : by_channel(c, &ch, false, err);
-    return by_groups(c, &ch, 1, ckpt_call_float(c, "eps", 1e-5), err);
+        rc = check_running(&ch, err);
+    return rc < 0 ? rc : by_channel(c, &ch, false, err);
 }
 
 static const struct ckpt_op ops[] = {
