@@ -55,17 +55,18 @@ static int fail_memory(struct script *s) {
 
 /* --- classes ---------------------------------------------------------------------------------- */
 
-/* The source of module "__torch__.a.b": entry FOLDER/code/__torch__/a/b.py. NULL: there is none. */
-static const struct ckpt_zip_entry *find_source(struct script *s, struct ckpt_text module) {
-    char *name = ckpt_arena_printf(&s->r->c->arena, "%.*s/code/%.*s.py", (int)s->folder.n,
-                                   s->folder.s, (int)module.n, module.s);
+const struct ckpt_zip_entry *torch_script_source(const struct ckpt_zip *zip,
+                                                 struct ckpt_text folder, struct ckpt_text module,
+                                                 struct ckpt_arena *a) {
+    char *name =
+        ckpt_arena_printf(a, "%.*s/code/%.*s.py", (int)folder.n, folder.s, (int)module.n, module.s);
     if (!name)
         return NULL;
     const size_t n = strlen(name);
-    for (size_t i = s->folder.n + 1; i < n - 3; i++)
+    for (size_t i = folder.n + 1; i < n - 3; i++)
         if (name[i] == '.')
             name[i] = '/';
-    return ckpt_zip_find(s->zip, (struct ckpt_text){name, n});
+    return ckpt_zip_find(zip, (struct ckpt_text){name, n});
 }
 
 static int read_source(struct script *s, const struct ckpt_zip_entry *e,
@@ -106,7 +107,8 @@ static int load_source(struct script *s, struct ckpt_text module) {
     const int known = ckpt_strmap_add(&s->by_file, module, 0, NULL);
     if (known)
         return known == -EEXIST ? 0 : fail_memory(s);
-    const struct ckpt_zip_entry *e = find_source(s, module);
+    const struct ckpt_zip_entry *e =
+        torch_script_source(s->zip, s->folder, module, &s->r->c->arena);
     if (!e)
         return 0;
     if (!ckpt_array_grow(&s->files, s->nfiles, &s->files_cap, sizeof *s->files))
@@ -163,9 +165,7 @@ static int is_module(struct script *s, struct ckpt_text name, bool *is,
     return *cls ? 0 : warn_sourceless(s, name);
 }
 
-/* "__torch__.torch.nn.modules.linear.___torch_mangle_5.Linear" -> "torch.nn.modules.linear.Linear"
- */
-static struct ckpt_text plain_class(struct ckpt_arena *a, struct ckpt_text name) {
+struct ckpt_text torch_script_plain_class(struct ckpt_arena *a, struct ckpt_text name) {
     static const char mangle[] = "___torch_mangle_";
     const size_t skip = sizeof CLASS_PREFIX - 1;
     struct ckpt_text rest = {name.s + skip, name.n - skip};
@@ -283,7 +283,7 @@ static int translate(struct script *s, struct ckpt_value *v, unsigned depth) {
         return rc;
     const struct ckpt_value *attributes = v->attributes;
     v->kind = CKPT_VALUE_MODULE;
-    v->text = plain_class(&s->r->c->arena, v->text);
+    v->text = torch_script_plain_class(&s->r->c->arena, v->text);
     rc = v->text.s ? new_state(s, cls, attributes->seq.n / 2, &state) : fail_memory(s);
     for (size_t i = 0; rc == 0 && i + 1 < attributes->seq.n; i += 2)
         rc = sort_attribute(s, cls, &state, attributes->seq.item[i], attributes->seq.item[i + 1],

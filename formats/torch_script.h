@@ -43,6 +43,15 @@ void torch_script_code_fini(struct torch_script_code *code);
 int torch_script_constant(struct ckpt_arena *a, struct ckpt_text literal, struct ckpt_value **out,
                           struct ckpt_err *err) CKPT_CHECKED;
 
+/* The source of module "__torch__.a.b": entry FOLDER/code/__torch__/a/b.py. NULL: there is none, or
+ * no memory. */
+const struct ckpt_zip_entry *torch_script_source(const struct ckpt_zip *zip,
+                                                 struct ckpt_text folder, struct ckpt_text module,
+                                                 struct ckpt_arena *a);
+/* "__torch__.torch.nn.modules.linear.___torch_mangle_5.Linear" -> "torch.nn.modules.linear.Linear";
+ * .s is NULL when out of memory. */
+struct ckpt_text torch_script_plain_class(struct ckpt_arena *a, struct ckpt_text name);
+
 /* Turns each object below `root` whose class is a Module into a CKPT_VALUE_MODULE with the state
  * that torch.nn.Module has, for torch_module_read. `folder` is the archive's. */
 int torch_script_modules(struct torch_reader *r, const struct ckpt_zip *zip,

@@ -1,6 +1,7 @@
 #include "formats/torch.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -22,6 +23,7 @@
 struct container {
     struct ckpt_zip zip;
     struct ckpt_text root; /* "archive" */
+    const char *name;      /* of what is read: "data" */
     bool is_script;        /* torch.jit.save wrote it */
 };
 
@@ -108,7 +110,7 @@ static int check_kind(struct torch_reader *r, struct container *z, struct ckpt_e
 
 /* --- storages --------------------------------------------------------------------------------- */
 
-/* torch_reader.locate: storage KEY is the entry data/KEY. What is wrong is kept for the tensors
+/* torch_reader.locate: storage KEY is the entry NAME/KEY. What is wrong is kept for the tensors
  * that use it. */
 static int locate(struct torch_reader *r, struct torch_record *record, struct ckpt_err *err) {
     struct container *z = r->container;
@@ -119,8 +121,8 @@ static int locate(struct torch_reader *r, struct torch_record *record, struct ck
                                           CKPT_TEXT_ARGS(key));
         return record->error ? 0 : ckpt_fail_memory(err, "listing storages");
     }
-    const char *name = ckpt_arena_printf(a, "data/%.*s", CKPT_TEXT_ARGS(key));
-    const struct ckpt_zip_entry *e = find(r, z, "data", key);
+    const char *name = ckpt_arena_printf(a, "%s/%.*s", z->name, CKPT_TEXT_ARGS(key));
+    const struct ckpt_zip_entry *e = find(r, z, z->name, key);
     if (!name)
         return ckpt_fail_memory(err, "listing storages");
     if (!e)
@@ -165,11 +167,13 @@ static int read_pickle(struct torch_reader *r, const struct container *z, struct
                                             .persistent_id = persistent_id,
                                             .nested_storage = torch_legacy_nested,
                                             .globals = &r->c->globals};
-    const struct ckpt_zip_entry *e = find(r, z, "data.pkl", CKPT_TEXT(""));
+    char pickle[32];
     struct ckpt_text bytes;
     size_t consumed;
+    snprintf(pickle, sizeof pickle, "%s.pkl", z->name);
+    const struct ckpt_zip_entry *e = find(r, z, pickle, CKPT_TEXT(""));
     if (!e)
-        return ckpt_fail_memory(err, "reading data.pkl");
+        return ckpt_fail(err, -EINVAL, "the archive has no %s", pickle);
     int rc = ckpt_zip_read(&z->zip, e, CKPT_LIMIT_PICKLE_BYTES, &r->c->arena, &bytes, err);
     if (rc == 0)
         rc = ckpt_pickle_run((const uint8_t *)bytes.s, bytes.n, &hooks, &r->c->arena, &consumed,
@@ -183,6 +187,15 @@ static int read_object(struct torch_reader *r, struct container *z, struct ckpt_
     if (rc == 0)
         rc = read_byte_order(r, z, err);
     return rc ? rc : read_pickle(r, z, root, err);
+}
+
+int torch_zip_pickle(struct torch_reader *r, const struct ckpt_zip *zip, struct ckpt_text folder,
+                     const char *name, struct ckpt_value **out, struct ckpt_err *err) {
+    struct container z = {.zip = *zip, .root = folder, .name = name}; /* the archive is borrowed */
+    r->locate = locate;
+    r->container = &z;
+    const int rc = read_byte_order(r, &z, err);
+    return rc ? rc : read_pickle(r, &z, out, err);
 }
 
 static int read_container(struct torch_reader *r, struct container *z, struct ckpt_err *err) {
@@ -201,7 +214,7 @@ static int open_container(struct torch_reader *r, struct container *z, uint64_t 
 
 int torch_zip_object(struct torch_reader *r, uint64_t offset, uint64_t size,
                      struct ckpt_value **root, struct ckpt_err *err) {
-    CKPT_AUTO(container) struct container z = {0};
+    CKPT_AUTO(container) struct container z = {.name = "data"};
     r->locate = locate;
     r->container = &z;
     const int rc = open_container(r, &z, offset, size, err);
@@ -210,7 +223,7 @@ int torch_zip_object(struct torch_reader *r, uint64_t offset, uint64_t size,
 
 static int read_file(struct ckpt_checkpoint *c, const char *source,
                      const struct ckpt_open_options *options, struct ckpt_err *err) {
-    CKPT_AUTO(container) struct container z = {0};
+    CKPT_AUTO(container) struct container z = {.name = "data"};
     CKPT_AUTO(torch_reader)
     struct torch_reader r = {
         .c = c, .options = options, .file = c->files[0], .locate = locate, .container = &z};
