@@ -17,6 +17,12 @@
  *     graph_open.c  a file or an archive ──► text
  *     graph_read.c, graph_arg.c  text ──► the tables, still with names
  *     graph_link.c  names ──► indices
+ *     script_*.c  TorchScript ──► the same table (script_machine.h)
+ *
+ * A graph of TorchScript knows less: operations have no overload (op is base is "aten.linear"),
+ * arguments have a name only where the script gives one (else "", and the schema's order holds,
+ * from which trailing ones may be missing), an INT may be a dtype or another enum of c10, no value
+ * has a description, and of a list of outputs only those items are there that are used.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,6 +34,8 @@
 #include "base/text.h"
 #include "formats/export_schema.h"
 #include "formats/zip.h"
+
+struct ckpt_checkpoint;
 
 #define CKPT_GRAPH_NONE UINT32_MAX /* no value, no node */
 
@@ -137,15 +145,25 @@ struct ckpt_graph {
     size_t nstacks;
     int64_t schema_major, schema_minor;
     struct ckpt_text torch_version;
+    /* Of a script: the tensors of its inputs of role CONSTANT, by their names; NULL: none. Owned.
+     */
+    struct ckpt_checkpoint *constants;
     struct ckpt_arena arena;
 };
 
-/* Of a .pt2 archive, or of a bare JSON file of its models/ folder. */
+/* Of a .pt2 archive, a bare JSON file of its models/ folder, or a TorchScript archive. */
 int ckpt_graph_open(const char *path, struct ckpt_graph **out, struct ckpt_err *err) CKPT_CHECKED;
 /* The graph of an open archive whose entries begin with root ("archive/"): models/model.json, or
  * the only one. *out is NULL if it has none. */
 int ckpt_graph_of_archive(const struct ckpt_zip *zip, struct ckpt_text root,
                           struct ckpt_graph **out, struct ckpt_err *err) CKPT_CHECKED;
+/* The graph of an open TorchScript archive, whose forward is followed without being run; root as
+ * below. -EOPNOTSUPP: what it computes hangs on more than its code and flags say ("FILE, line N:
+ * ..."). The archive's file and entries must live as long as the graph if that has constants. */
+int ckpt_graph_of_script(const struct ckpt_zip *zip, struct ckpt_text root, struct ckpt_graph **out,
+                         struct ckpt_err *err) CKPT_CHECKED;
+/* Whether an archive is one of torch.jit.save; then *root is its folder with a slash behind. */
+bool ckpt_graph_script_root(const struct ckpt_zip *zip, struct ckpt_text *root);
 int ckpt_graph_parse(const void *json, size_t n, struct ckpt_graph **out,
                      struct ckpt_err *err) CKPT_CHECKED;
 void ckpt_graph_free(struct ckpt_graph *g); /* NULL is fine */
@@ -153,6 +171,11 @@ void ckpt_graph_free(struct ckpt_graph *g); /* NULL is fine */
 static inline void ckpt_auto_graph(struct ckpt_graph **g) {
     ckpt_graph_free(*g);
 }
+
+/* What scripts write as numbers where the schema has a type: a dtype (NONE: unknown), a memory
+ * format by the schema of torch.export (0: unknown). */
+enum ckpt_dtype ckpt_graph_script_dtype(int64_t number);
+int64_t ckpt_graph_script_memory_format(int64_t number);
 
 /* The argument of that name, or NULL. */
 const struct ckpt_graph_arg *ckpt_graph_arg(const struct ckpt_graph_node *node, const char *name);
