@@ -101,6 +101,7 @@ extern const struct ckpt_op_family ckpt_family_norm;
 extern const struct ckpt_op_family ckpt_family_pool;
 extern const struct ckpt_op_family ckpt_family_view;
 extern const struct ckpt_op_family ckpt_family_arithmetic;
+extern const struct ckpt_op_family ckpt_family_matmul;
 extern const struct ckpt_op_family ckpt_family_softmax;
 extern const struct ckpt_op_family ckpt_family_activation;
 extern const struct ckpt_op_family ckpt_family_clamp;

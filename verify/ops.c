@@ -12,6 +12,7 @@ static const struct ckpt_op_family *const families[] = {
     &ckpt_family_pool,
     &ckpt_family_view,
     &ckpt_family_arithmetic,
+    &ckpt_family_matmul,
     &ckpt_family_unary,
     &ckpt_family_clamp,
     &ckpt_family_activation,

@@ -40,6 +40,12 @@ void ckpt_param_rows_init(struct ckpt_param_rows *r, const struct ckpt_param *of
     r->param.from = r;
 }
 
+struct ckpt_param ckpt_param_transpose(const struct ckpt_param *p) {
+    struct ckpt_param turned = *p;
+    turned.in_out = !p->in_out;
+    return turned;
+}
+
 int ckpt_param_load(const struct ckpt_param *p, struct ckpt_memory *memory, struct ckpt_array *out,
                     struct ckpt_err *err) {
     int rc = ckpt_array_new(out, memory, CKPT_DT_F32, p->shape, p->ndim, err);

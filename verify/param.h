@@ -14,9 +14,8 @@ struct ckpt_param {
     struct ckpt_text name; /* for messages */
     uint32_t ndim;
     int64_t shape[CKPT_ARRAY_NDIM_MAX]; /* as stored */
-    bool
-        in_out; /* a matrix that maps rows to columns: burn's Linear is [in, out], torch's [out, in]
-                 */
+    bool in_out; /* a matrix that is stored transposed: burn's Linear is [in, out], torch's, whose
+                    shape the operations mean, [out, in] */
     /* Elements [first, first + n) in C order. */
     int (*read)(const struct ckpt_param *p, int64_t first, int64_t n, float *out,
                 struct ckpt_err *err);
@@ -34,7 +33,10 @@ struct ckpt_param_rows {
 };
 void ckpt_param_rows_init(struct ckpt_param_rows *r, const struct ckpt_param *of, int64_t first,
                           int64_t n);
-/* All of it. */
+/* The transpose of a matrix: nothing is moved, a band is still a band of the rows that are stored.
+ */
+struct ckpt_param ckpt_param_transpose(const struct ckpt_param *p);
+/* All of it, as stored. */
 int ckpt_param_load(const struct ckpt_param *p, struct ckpt_memory *memory, struct ckpt_array *out,
                     struct ckpt_err *err) CKPT_CHECKED;
 
