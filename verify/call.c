@@ -35,10 +35,12 @@ int ckpt_op_run_all(const struct ckpt_op *op, const struct ckpt_arg *arg, uint32
     int rc = ckpt_exec_check(exec, err);
     if (rc < 0)
         return rc;
+    const bool narrowed = exec->narrowed; /* of an operation that runs this one */
     exec->narrowed = false;
     rc = op->run(&c, err);
     if (rc == 0 && exec->narrowed)
         rc = widen(&c, err);
+    exec->narrowed = narrowed;
     if (rc == 0)
         return 0;
     for (uint32_t i = 0; i < nout; i++)

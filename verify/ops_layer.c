@@ -7,11 +7,6 @@ static const struct ckpt_op ops[] = {
      "embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, "
      "bool scale_grad_by_freq=False, bool sparse=False) -> Tensor",
      ckpt_op_embedding},
-    {"scaled_dot_product_attention",
-     "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, "
-     "Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, float? scale=None, "
-     "bool enable_gqa=False) -> Tensor",
-     ckpt_op_scaled_dot_product_attention},
     {"lstm",
      "lstm.input(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, "
      "float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)",
