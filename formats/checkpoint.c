@@ -283,6 +283,7 @@ int ckpt_checkpoint_absorb(struct ckpt_checkpoint *c, struct ckpt_checkpoint *pa
 void ckpt_checkpoint_close(struct ckpt_checkpoint *c) {
     if (!c)
         return;
+    ckpt_checkpoint_close(c->code);
     for (size_t i = 0; i < c->nblobs; i++)
         if (c->blobs[i]->ops->fini)
             c->blobs[i]->ops->fini(c->blobs[i]);

@@ -72,6 +72,10 @@ struct ckpt_checkpoint {
     struct ckpt_pair *metadata;  /* safetensors' __metadata__ */
     size_t nmetadata;
     struct ckpt_graph *graph; /* what the model computes (formats/graph.h), of a .pt2; or NULL */
+    /* Tensors that belong to the code and not to the state dict, or NULL: constants and buffers
+     * that are not persistent, under their names; recorded arguments as "sample_inputs.0.1", the
+     * second by position. Shares this one's files. */
+    struct ckpt_checkpoint *code;
 
     struct ckpt_decoded_cache *decoded; /* what its blobs had to decode; shared by its parts */
     bool owns_decoded;

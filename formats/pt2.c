@@ -1,6 +1,7 @@
 #include "formats/pt2.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -12,12 +13,16 @@
 
 #define WEIGHTS "data/weights/"
 #define CONFIG "_weights_config.json"
+#define CONSTANTS "data/constants/"
+#define CONSTANTS_CONFIG "_constants_config.json"
+#define SAMPLES "data/sample_inputs/"
 #define OLD_STATE "serialized_state_dict.pt"
 
 struct archive {
     struct torch_reader r;
     const struct ckpt_zip *zip;
     struct ckpt_text root;
+    const char *folder, *config; /* which tensors are read: WEIGHTS and CONFIG, or CONSTANTS */
     struct ckpt_err *err;
 };
 
@@ -65,8 +70,8 @@ static int find_record(struct archive *x, struct ckpt_text path, struct torch_re
         *out = r->records[known];
         return 0;
     }
-    const struct ckpt_zip_entry *e = find(x, WEIGHTS, path);
-    const char *name = ckpt_arena_printf(a, WEIGHTS "%.*s", CKPT_TEXT_ARGS(path));
+    const struct ckpt_zip_entry *e = find(x, x->folder, path);
+    const char *name = ckpt_arena_printf(a, "%s%.*s", x->folder, CKPT_TEXT_ARGS(path));
     const int rc = name ? torch_record_add(r, path, e ? e->size : 0, 1, out, x->err)
                         : ckpt_fail_memory(x->err, "listing storages");
     if (rc || e)
@@ -145,8 +150,9 @@ static int read_config(struct archive *x, const struct ckpt_zip_entry *e,
 /* MODEL of ROOT data/weights/MODEL_weights_config.json; empty text: it is another entry. */
 static struct ckpt_text config_model(const struct archive *x, const struct ckpt_zip_entry *e) {
     const struct ckpt_text name = ckpt_pt2_name(e, x->root);
-    const size_t front = sizeof WEIGHTS - 1, back = sizeof CONFIG - 1;
-    if (!ckpt_text_starts(name, WEIGHTS) || !ckpt_text_ends(name, CONFIG) || name.n < front + back)
+    const size_t front = strlen(x->folder), back = strlen(x->config);
+    if (!ckpt_text_starts(name, x->folder) || !ckpt_text_ends(name, x->config) ||
+        name.n < front + back)
         return CKPT_TEXT("");
     return (struct ckpt_text){name.s + front, name.n - front - back};
 }
@@ -211,11 +217,65 @@ static int read_graph(struct archive *x) {
     return 0;
 }
 
+/* --- what belongs to the code ----------------------------------------------------------------- */
+
+/* The recorded arguments, ((args...), {kwargs}), which lie in an archive inside the archive. */
+static int read_samples(struct archive *x) {
+    for (size_t i = 0; i < x->zip->nentries; i++) {
+        const struct ckpt_zip_entry *e = &x->zip->entry[i];
+        const struct ckpt_text name = ckpt_pt2_name(e, x->root);
+        if (!ckpt_text_starts(name, SAMPLES) || !ckpt_text_ends(name, ".pt") || e->deflated)
+            continue;
+        CKPT_AUTO(torch_reader)
+        struct torch_reader r = {.c = x->r.c, .options = x->r.options, .file = x->r.file};
+        struct ckpt_text *segment = ckpt_arena_array(&r.c->arena, 1, sizeof *segment);
+        struct ckpt_value *root;
+        if (!segment)
+            return ckpt_fail_memory(x->err, "listing recorded arguments");
+        *segment = CKPT_TEXT("sample_inputs");
+        const struct ckpt_path path = {.segment = segment, .n = 1};
+        const int rc = torch_zip_object(&r, e->data, e->stored, &root, x->err);
+        return rc ? rc : torch_tree_add(&r, path, root, x->err);
+    }
+    return 0;
+}
+
+/* Wanted only by who runs the graph: what can't be read takes nothing from the tensors. */
+static int read_code(const struct archive *x) {
+    struct ckpt_err why = {0};
+    struct ckpt_checkpoint *const code = calloc(1, sizeof *code);
+    size_t models;
+    if (!code)
+        return ckpt_fail_memory(x->err, "reading the graph's constants");
+    code->format = x->r.c->format;
+    code->name = x->r.c->name;
+    code->decoded = x->r.c->decoded;
+    x->r.c->code = code;
+    struct archive of_code = {.r = {.c = code, .options = x->r.options, .file = x->r.file},
+                              .zip = x->zip,
+                              .root = x->root,
+                              .folder = CONSTANTS,
+                              .config = CONSTANTS_CONFIG,
+                              .err = &why};
+    int rc = read_configs(&of_code, &models);
+    torch_reader_fini(&of_code.r);
+    if (rc == 0)
+        rc = read_samples(&of_code);
+    if (rc && ckpt_checkpoint_warn(x->r.c,
+                                   "the graph's constants and recorded arguments cannot be "
+                                   "read: %s",
+                                   why.text) != 0)
+        return ckpt_fail_memory(x->err, "reading the graph's constants");
+    return rc == -ENOMEM ? rc : 0;
+}
+
 int ckpt_pt2_read(struct ckpt_checkpoint *c, const struct ckpt_open_options *options,
                   const struct ckpt_zip *zip, struct ckpt_text root, struct ckpt_err *err) {
     struct archive x = {.r = {.c = c, .options = options, .file = c->files[0]},
                         .zip = zip,
                         .root = root,
+                        .folder = WEIGHTS,
+                        .config = CONFIG,
                         .err = err};
     size_t models;
     const struct ckpt_zip_entry *order = find(&x, "", CKPT_TEXT("byteorder"));
@@ -227,6 +287,8 @@ int ckpt_pt2_read(struct ckpt_checkpoint *c, const struct ckpt_open_options *opt
         rc = read_old(&x);
     if (rc == 0)
         rc = read_graph(&x);
+    if (rc == 0 && c->graph)
+        rc = read_code(&x);
     torch_reader_fini(&x.r);
     return rc;
 }

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "verify/graph_params.h"
 #include "verify/report.h"
 #include "verify/run.h"
 
@@ -14,6 +15,7 @@
 #define MISMATCH_BYTES 160 /* without its key and the digits of two elements */
 #define FAULT_BYTES 160    /* without entry, reason and tensors */
 #define LIST_TEXT_BYTES 16 /* a text that stands in a list: blanks, comma, line break */
+#define PARAM_LISTS 4      /* lists in which one parameter may stand at once */
 #define RUN_BYTES 4096     /* name, status and all metrics of one output */
 
 static size_t text_bytes(struct ckpt_text t) {
@@ -102,8 +104,48 @@ static size_t faults_bytes(const struct ckpt_model *m) {
            (FAULT_BYTES + 2 * (CKPT_REPORT_TEXT_MAX + 2) + CKPT_FAULT_TENSORS_MAX * longest);
 }
 
+/* ---- the graph ---- */
+
+/* Some texts, of which up to 1,000 are listed. */
+struct names {
+    size_t n, sum, longest;
+};
+
+static void add_name(struct names *s, struct ckpt_text name) {
+    const size_t one = LIST_TEXT_BYTES + text_bytes(name);
+    s->n++;
+    s->sum += one;
+    s->longest = max_size(s->longest, one);
+}
+
+static size_t names_bytes(const struct names *s) {
+    return s->n <= CKPT_NAMES_LISTED ? s->sum : CKPT_NAMES_LISTED * s->longest;
+}
+
+/* A parameter may stand in PARAM_LISTS of the lists, a key of the model among the unexpected ones.
+ */
+static size_t params_bytes(const struct ckpt_model *m, const struct ckpt_graph *g) {
+    struct names params = {0}, keys = {0};
+    for (size_t i = 0; i < g->ninputs; i++)
+        add_name(&params, g->input[i].name);
+    for (size_t i = 0; i < m->ntensors; i++)
+        add_name(&keys, m->tensor[i].torch_key);
+    return PARAM_LISTS * names_bytes(&params) + names_bytes(&keys);
+}
+
+static size_t graph_bytes(const struct ckpt_model *m, const struct ckpt_verify_options *options) {
+    const struct ckpt_graph *const g = options->opened ? options->opened : m->checkpoint->graph;
+    size_t outputs = 0;
+    if (!g)
+        return 0;
+    for (size_t i = 0; i < g->noutputs; i++)
+        outputs += g->output[i].arg.n;
+    outputs = outputs < CKPT_OUTPUTS_MAX ? outputs : CKPT_OUTPUTS_MAX;
+    return outputs * CKPT_RUNS_MAX * RUN_BYTES + params_bytes(m, g);
+}
+
 size_t ckpt_verify_bound(const struct ckpt_model *m, const struct ckpt_verify_options *options) {
     const size_t whole = options->chain ? CKPT_RUNS_MAX * RUN_BYTES : 0;
-    return HEAD_BYTES + CKPT_REPORT_TEXT_MAX + whole + layers_bytes(m) + mismatches_bytes(m) +
-           faults_bytes(m);
+    return HEAD_BYTES + CKPT_REPORT_TEXT_MAX + whole + graph_bytes(m, options) + layers_bytes(m) +
+           mismatches_bytes(m) + faults_bytes(m);
 }

@@ -179,21 +179,10 @@ int ckpt_call_form(const struct ckpt_call *c, const char *name, struct ckpt_arra
     return 0;
 }
 
-/* The parameter as operations mean it, which is not always how it is stored. */
-static int load_param(const struct ckpt_call *c, const struct ckpt_param *p, struct ckpt_array *out,
-                      struct ckpt_err *err) {
-    const int rc = ckpt_param_load(p, &c->exec->memory, out, err);
-    if (rc < 0 || !p->in_out || p->ndim != 2)
-        return rc;
-    CKPT_AUTO(array) struct ckpt_array stored = *out;
-    *out = ckpt_array_permute(&stored, (const uint32_t[]){1, 0});
-    return 0;
-}
-
 static int take_tensor(const struct ckpt_call *c, const struct ckpt_arg *a, const char *name,
                        struct ckpt_array *out, struct ckpt_err *err) {
     if (a->kind == CKPT_ARG_PARAM)
-        return load_param(c, a->param, out, err);
+        return ckpt_param_array(a->param, &c->exec->memory, out, err);
     if (a->kind != CKPT_ARG_ARRAY)
         return ckpt_fail(err, -EINVAL, "%s is not a tensor", name);
     *out = ckpt_array_ref(a->array);

@@ -160,14 +160,10 @@ static int make_input(struct ckpt_verification *v, const struct chain *c, struct
 static int add_run(struct ckpt_verification *v, const char *name, const struct ckpt_array *ref,
                    const struct ckpt_array *out, struct ckpt_err *err) {
     struct ckpt_run_result *const r = &v->chain.run[v->chain.nruns++];
-    r->name = name;
-    r->output = "output.0";
-    const int rc = ckpt_diff(ref, out, v->options->atol, v->options->rtol, &r->diff, err);
-    if (rc < 0)
-        return rc;
-    r->status = r->diff.allclose ? CKPT_STATUS_PASS : CKPT_STATUS_DIFF;
-    v->chain.status = ckpt_status_worst(v->chain.status, r->status);
-    return 0;
+    const int rc = ckpt_run_compare(v->options, name, 0, ref, out, r, err);
+    if (rc == 0)
+        v->chain.status = ckpt_status_worst(v->chain.status, r->status);
+    return rc;
 }
 
 static int compare_runs(struct ckpt_verification *v, const struct ckpt_array *torch,

@@ -55,3 +55,15 @@ int ckpt_param_load(const struct ckpt_param *p, struct ckpt_memory *memory, stru
         ckpt_array_fini(out);
     return rc;
 }
+
+int ckpt_param_array(const struct ckpt_param *p, struct ckpt_memory *memory, struct ckpt_array *out,
+                     struct ckpt_err *err) {
+    static const uint32_t turned[] = {1, 0};
+    const int rc = ckpt_param_load(p, memory, out, err);
+    if (rc < 0 || !p->in_out || p->ndim != 2)
+        return rc;
+    struct ckpt_array stored = *out;
+    *out = ckpt_array_permute(&stored, turned);
+    ckpt_array_fini(&stored);
+    return 0;
+}

@@ -14,8 +14,9 @@ struct ckpt_param {
     struct ckpt_text name; /* for messages */
     uint32_t ndim;
     int64_t shape[CKPT_ARRAY_NDIM_MAX]; /* as stored */
-    bool in_out; /* a matrix that is stored transposed: burn's Linear is [in, out], torch's, whose
-                    shape the operations mean, [out, in] */
+    bool in_out; /* a matrix that is stored as the transpose of what its user takes it for: of
+                    linear's weight [out, in], [in, out] as burn has it; of mm's mat2 [in, out],
+                    [out, in] */
     /* Elements [first, first + n) in C order. */
     int (*read)(const struct ckpt_param *p, int64_t first, int64_t n, float *out,
                 struct ckpt_err *err);
@@ -39,5 +40,8 @@ struct ckpt_param ckpt_param_transpose(const struct ckpt_param *p);
 /* All of it, as stored. */
 int ckpt_param_load(const struct ckpt_param *p, struct ckpt_memory *memory, struct ckpt_array *out,
                     struct ckpt_err *err) CKPT_CHECKED;
+/* All of it, as its user takes it: a view of the transpose if in_out. */
+int ckpt_param_array(const struct ckpt_param *p, struct ckpt_memory *memory, struct ckpt_array *out,
+                     struct ckpt_err *err) CKPT_CHECKED;
 
 #endif

@@ -34,8 +34,8 @@ struct ckpt_layers_result {
 #define CKPT_RUNS_MAX 3
 
 struct ckpt_run_result {
-    const char *name;   /* "torch-vs-recorded" */
-    const char *output; /* "output.0" */
+    const char *name; /* "torch-vs-recorded" */
+    char output[16];  /* "output.0" */
     struct ckpt_diff diff;
     enum ckpt_status status;
 };
@@ -50,9 +50,20 @@ struct ckpt_chain_result {
     uint32_t more_outputs; /* recorded ones that a chain doesn't compute */
 };
 
+#define CKPT_OUTPUTS_MAX 64 /* of a graph that are compared */
+
+struct ckpt_graph_params;
+
 struct ckpt_graph_result {
     enum ckpt_status status;
     struct ckpt_reason reason;
+    const char *file; /* base name; NULL: none */
+    bool own;         /* the source's, rather than one given or beside it */
+    size_t nodes, operations;
+    struct ckpt_run_result *run; /* up to three an output */
+    uint32_t nruns, noutputs, more_outputs;
+    const char *inputs; /* "recorded", "sample" (the graph's own), "seeded"; NULL: it did not run */
+    struct ckpt_graph_params *params; /* NULL: not looked for */
 };
 
 struct ckpt_verification {
@@ -72,9 +83,14 @@ struct ckpt_verification {
 /* Each fills its result; negative only for -EINTR and real lack of memory. */
 int ckpt_verify_layers(struct ckpt_verification *v, struct ckpt_err *err) CKPT_CHECKED;
 int ckpt_verify_chain(struct ckpt_verification *v, struct ckpt_err *err) CKPT_CHECKED;
-void ckpt_verify_graph(struct ckpt_verification *v);
+int ckpt_verify_graph(struct ckpt_verification *v, struct ckpt_err *err) CKPT_CHECKED;
+void ckpt_graph_result_fini(struct ckpt_graph_result *g);
 /* After the layers are found: what of the reference cannot be compared, as its reason. */
 void ckpt_verify_reference(struct ckpt_verification *v);
+/* Compares two outputs; the status of *r says whether they are close. */
+int ckpt_run_compare(const struct ckpt_verify_options *o, const char *name, uint32_t output,
+                     const struct ckpt_array *ref, const struct ckpt_array *out,
+                     struct ckpt_run_result *r, struct ckpt_err *err) CKPT_CHECKED;
 /* Which status a failed operation makes: what can't be done is skipped, what went wrong is not. */
 enum ckpt_status ckpt_verify_failure(int rc);
 

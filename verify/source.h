@@ -63,5 +63,8 @@ int ckpt_served_param_init(struct ckpt_served_param *s, struct ckpt_reader *read
  * tensor is; integers as I64; truth values as BOOL. */
 int ckpt_source_load(const struct ckpt_tensor *t, bool wide, struct ckpt_memory *memory,
                      struct ckpt_array *out, struct ckpt_err *err) CKPT_CHECKED;
+/* Whether two tensors of checkpoints differ: in dtype, shape or any element's bits. */
+int ckpt_source_differs(const struct ckpt_tensor *a, const struct ckpt_tensor *b, bool *differs,
+                        struct ckpt_err *err) CKPT_CHECKED;
 
 #endif

@@ -13,6 +13,7 @@
 
 static void verification_fini(struct ckpt_verification *v) {
     free(v->layer.at);
+    ckpt_graph_result_fini(&v->graph);
     ckpt_bytes_fini(&v->bytes);
     ckpt_reference_close(&v->reference);
     ckpt_layers_fini(&v->layers);
@@ -31,33 +32,6 @@ static void start_exec(struct ckpt_verification *v) {
     e->cancel = v->options->cancel;
 }
 
-static bool sidecar_exists(const char *source, const char *ending) {
-    CKPT_AUTO(free) char *path = ckpt_reference_sidecar(source, ending);
-    return path && strcmp(path, source) != 0 && access(path, F_OK) == 0;
-}
-
-/* A graph that the user names, or that lies beside the source, deserves an answer; a chain is the
- * user's own. */
-void ckpt_verify_graph(struct ckpt_verification *v) {
-    static const char *const endings[] = {".pt2", ".graph.json"};
-    const struct ckpt_verify_options *const o = v->options;
-    const char *found = o->graph ? "graph=" : NULL;
-    v->graph.status = CKPT_STATUS_SKIP;
-    for (int i = 0; !found && o->source && !o->chain && i < 2; i++)
-        if (sidecar_exists(o->source, endings[i]))
-            found = endings[i];
-    if (found) {
-        v->graph.status = CKPT_STATUS_TEST_SKIP;
-        ckpt_reason_set(&v->graph.reason,
-                        "this version executes no graphs (%s); chain= can name a sequence of "
-                        "layers",
-                        found);
-    } else if (!o->chain) {
-        ckpt_reason_set(&v->graph.reason, "neither a graph nor a chain says in which order the "
-                                          "layers run");
-    }
-}
-
 static int run_parts(struct ckpt_verification *v, struct ckpt_err *err) {
     int rc = ckpt_layers_find(v->model, &v->layers, err);
     if (rc == 0)
@@ -68,7 +42,8 @@ static int run_parts(struct ckpt_verification *v, struct ckpt_err *err) {
         rc = ckpt_verify_layers(v, err);
     if (rc == 0)
         rc = ckpt_verify_chain(v, err);
-    ckpt_verify_graph(v);
+    if (rc == 0)
+        rc = ckpt_verify_graph(v, err);
     ckpt_verify_reference(v);
     return rc;
 }

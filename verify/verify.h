@@ -27,12 +27,15 @@ const char *ckpt_status_name(enum ckpt_status s);
 struct ckpt_verify_options {
     const char *chain; /* "fc1:relu:fc2" or NULL */
     const char
-        *reference;     /* path given by the user, or NULL: STEM.reference.safetensors if there */
-    const char *graph;  /* given by the user, or NULL */
-    const char *source; /* the path given on the command line, for sidecars */
-    double atol, rtol;  /* default 1e-4, 1e-3 */
-    uint64_t memory;    /* bytes; 0: half of RAM */
-    const atomic_bool *cancel; /* may be NULL; true: stop soon with -EINTR */
+        *reference;    /* path given by the user, or NULL: STEM.reference.safetensors if there */
+    const char *graph; /* path given by the user or of the sidecar, or NULL */
+    bool graph_given;  /* by the user */
+    const struct ckpt_graph *opened; /* what is at that path; NULL: */
+    const char *graph_error;         /* why it is of no use, or NULL */
+    const char *source;              /* the path given on the command line, for sidecars */
+    double atol, rtol;               /* default 1e-4, 1e-3 */
+    uint64_t memory;                 /* bytes; 0: half of RAM */
+    const atomic_bool *cancel;       /* may be NULL; true: stop soon with -EINTR */
 };
 
 /* Appends the report (one JSON document, a newline at its end) and gives the whole status. 0 even

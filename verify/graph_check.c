@@ -1,0 +1,254 @@
+/*
+ * The whole model by its graph: once on the source's tensors, once on what is served, and both
+ * against what PyTorch recorded.
+ *
+ *     graph ─ program ─┬─ parameters of the source ─► torch ─┬─ torch-vs-recorded
+ *                      │                                     ├─ torch-vs-burn
+ *                      └─ parameters as served ─────► burn ──┴─ burn-vs-recorded
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "verify/graph_inputs.h"
+
+struct check {
+    struct ckpt_verification *v;
+    const struct ckpt_graph *graph;
+    const struct ckpt_checkpoint *own;  /* the graph's file as a checkpoint; NULL: a bare graph */
+    struct ckpt_checkpoint *opened_own; /* the same, if it had to be opened */
+    struct ckpt_graph *opened_graph;
+    struct ckpt_program program;
+    struct ckpt_graph_inputs inputs;
+    struct ckpt_array torch[CKPT_OUTPUTS_MAX], served[CKPT_OUTPUTS_MAX];
+    uint32_t noutputs;
+};
+
+static void check_fini(struct check *c) {
+    for (uint32_t i = 0; i < CKPT_OUTPUTS_MAX; i++) {
+        ckpt_array_fini(&c->torch[i]);
+        ckpt_array_fini(&c->served[i]);
+    }
+    ckpt_graph_inputs_fini(&c->inputs);
+    ckpt_program_fini(&c->program);
+    ckpt_graph_free(c->opened_graph);
+    ckpt_checkpoint_close(c->opened_own);
+}
+CKPT_DEFINE_AUTO(check, struct check, check_fini)
+
+void ckpt_graph_result_fini(struct ckpt_graph_result *g) {
+    if (g->params)
+        ckpt_graph_params_fini(g->params);
+    free(g->params);
+    free(g->run);
+}
+
+int ckpt_run_compare(const struct ckpt_verify_options *o, const char *name, uint32_t output,
+                     const struct ckpt_array *ref, const struct ckpt_array *out,
+                     struct ckpt_run_result *r, struct ckpt_err *err) {
+    r->name = name;
+    snprintf(r->output, sizeof(r->output), "output.%u", output);
+    const int rc = ckpt_diff(ref, out, o->atol, o->rtol, &r->diff, err);
+    r->status = rc == 0 && r->diff.allclose ? CKPT_STATUS_PASS : CKPT_STATUS_DIFF;
+    return rc;
+}
+
+/* ---- which graph ---- */
+
+static const char *base_name(const char *path) {
+    const char *const slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* A graph that the user named, or that lies beside the source, deserves an answer; the source's own
+ * is a gift. */
+static enum ckpt_status skip(const struct check *c) {
+    return c->v->graph.own ? CKPT_STATUS_SKIP : CKPT_STATUS_TEST_SKIP;
+}
+
+static int find_own(struct check *c) {
+    static const struct ckpt_open_options plain = {0};
+    struct ckpt_err ignored = {0};
+    c->own = c->v->model->checkpoint;
+    if (c->v->graph.own)
+        return 0;
+    c->own = NULL;
+    if (!ckpt_text_ends(ckpt_text_of(c->v->options->graph), ".json") &&
+        ckpt_checkpoint_open_file(c->v->options->graph, &plain, &c->opened_own, &ignored) == 0)
+        c->own = c->opened_own;
+    return 0;
+}
+
+/* False: there is none, and the result says why. */
+static bool find_graph(struct check *c) {
+    const struct ckpt_verify_options *const o = c->v->options;
+    struct ckpt_graph_result *const g = &c->v->graph;
+    g->own = !o->graph;
+    g->file = o->graph ? base_name(o->graph) : c->v->model->checkpoint->name;
+    c->graph = o->graph ? o->opened : c->v->model->checkpoint->graph;
+    if (c->graph)
+        return true;
+    if (o->graph) {
+        g->status = CKPT_STATUS_TEST_SKIP;
+        ckpt_reason_set(&g->reason, "%s", o->graph_error ? o->graph_error : "it was not opened");
+        return false;
+    }
+    g->file = NULL;
+    if (!o->chain)
+        ckpt_reason_set(&g->reason, "neither a graph nor a chain says in which order the layers "
+                                    "run");
+    return false;
+}
+
+static size_t count_operations(const struct ckpt_program *p) {
+    size_t n = 0;
+    for (size_t i = 0; i < p->graph->nnodes; i++) {
+        size_t k = 0;
+        while (k < i && p->step[k].op != p->step[i].op)
+            k++;
+        n += k == i;
+    }
+    return n;
+}
+
+/* ---- parameters ---- */
+
+/* "a, b, c and 4 more" */
+static void list_params(const struct ckpt_graph_params *all, bool ill_shaped, size_t total,
+                        struct ckpt_reason *r) {
+    size_t n = strlen(r->text), listed = 0;
+    for (size_t i = 0; i < all->n && listed < 5; i++) {
+        const struct ckpt_graph_param *const p = &all->at[i];
+        if (!p->input || (ill_shaped ? !p->ill_shaped : !p->used || p->from != CKPT_FROM_NOWHERE))
+            continue;
+        n += (size_t)snprintf(r->text + n, sizeof(r->text) - n, "%s%.*s", listed++ ? ", " : "",
+                              (int)(p->input->name.n < 60 ? p->input->name.n : 60),
+                              p->input->name.s);
+        if (n >= sizeof(r->text))
+            return;
+    }
+    if (listed < total)
+        snprintf(r->text + n, sizeof(r->text) - n, " and %zu more", total - listed);
+}
+
+/* False: the graph and the checkpoint don't belong together. */
+static bool fits(struct check *c) {
+    struct ckpt_graph_result *const g = &c->v->graph;
+    const struct ckpt_graph_params *const p = g->params;
+    if (!p->missing && !p->ill_shaped)
+        return true;
+    g->status = CKPT_STATUS_TEST_FAIL;
+    ckpt_reason_set(&g->reason, p->missing
+                                    ? "of the graph's parameters the checkpoint lacks "
+                                    : "of the graph's parameters the checkpoint has in other "
+                                      "shapes ");
+    list_params(p, !p->missing, p->missing ? p->missing : p->ill_shaped, &g->reason);
+    return false;
+}
+
+static int find_params(struct check *c, struct ckpt_err *err) {
+    struct ckpt_graph_result *const g = &c->v->graph;
+    g->params = calloc(1, sizeof(*g->params));
+    if (!g->params)
+        return ckpt_fail_memory(err, "running the graph");
+    return ckpt_graph_params_find(c->v, &c->program, c->own, g->params, err);
+}
+
+/* ---- running ---- */
+
+static int run_side(struct check *c, enum ckpt_side side, struct ckpt_array *out,
+                    struct ckpt_err *err) {
+    const struct ckpt_graph *const g = c->graph;
+    CKPT_AUTO(graph_bounds) struct ckpt_graph_bounds b = {0};
+    CKPT_AUTO(free) struct ckpt_run_value *value = calloc(g->ninputs + 1, sizeof(*value));
+    if (!value)
+        return ckpt_fail_memory(err, "running the graph");
+    int rc = ckpt_graph_params_bind(c->v, c->v->graph.params, side, &b, value, err);
+    for (size_t i = 0; rc == 0 && i < g->ninputs; i++)
+        if (c->inputs.at[i].store)
+            value[i].array = c->inputs.at[i];
+    return rc < 0 ? rc : ckpt_program_run(&c->program, value, &c->v->exec, out, c->noutputs, err);
+}
+
+static int add_run(struct check *c, const char *name, uint32_t output, const struct ckpt_array *ref,
+                   const struct ckpt_array *out, struct ckpt_err *err) {
+    struct ckpt_graph_result *const g = &c->v->graph;
+    struct ckpt_run_result *const r = &g->run[g->nruns];
+    const int rc = ckpt_run_compare(c->v->options, name, output, ref, out, r, err);
+    if (rc < 0)
+        return rc;
+    g->nruns++;
+    g->status = ckpt_status_worst(g->status, r->status);
+    return 0;
+}
+
+static int compare_output(struct check *c, uint32_t i, struct ckpt_err *err) {
+    char key[24];
+    snprintf(key, sizeof(key), "output.%u", i);
+    const bool on_record = strcmp(c->inputs.origin, "recorded") == 0;
+    const struct ckpt_tensor *const t =
+        on_record ? ckpt_reference_get(&c->v->reference, CKPT_TEXT(""), key) : NULL;
+    CKPT_AUTO(array) struct ckpt_array expected = {0};
+    int rc = 0;
+    if (t) {
+        rc = ckpt_source_load(t, true, &c->v->exec.memory, &expected, err);
+        if (rc == 0)
+            rc = add_run(c, "torch-vs-recorded", i, &expected, &c->torch[i], err);
+        if (rc == 0)
+            rc = add_run(c, "burn-vs-recorded", i, &expected, &c->served[i], err);
+    }
+    return rc < 0 ? rc : add_run(c, "torch-vs-burn", i, &c->torch[i], &c->served[i], err);
+}
+
+static int run_all(struct check *c, struct ckpt_err *err) {
+    struct ckpt_graph_result *const g = &c->v->graph;
+    g->noutputs = ckpt_program_outputs(&c->program);
+    c->noutputs = g->noutputs < CKPT_OUTPUTS_MAX ? g->noutputs : CKPT_OUTPUTS_MAX;
+    g->more_outputs = g->noutputs - c->noutputs;
+    g->run = calloc((size_t)c->noutputs * CKPT_RUNS_MAX + 1, sizeof(*g->run));
+    if (!g->run)
+        return ckpt_fail_memory(err, "running the graph");
+    int rc = ckpt_graph_inputs_find(c->v, c->graph, c->own, &c->inputs, err);
+    if (rc == 0)
+        g->inputs = c->inputs.origin;
+    if (rc == 0)
+        rc = run_side(c, CKPT_SIDE_TORCH, c->torch, err);
+    if (rc == 0)
+        rc = run_side(c, CKPT_SIDE_SERVED, c->served, err);
+    for (uint32_t i = 0; rc == 0 && i < c->noutputs; i++)
+        rc = compare_output(c, i, err);
+    return rc;
+}
+
+static int check_graph(struct check *c, struct ckpt_err *err) {
+    int rc = find_own(c);
+    if (rc == 0)
+        rc = ckpt_program_make(c->graph, &c->program, err);
+    if (rc < 0)
+        return rc;
+    c->v->graph.nodes = c->graph->nnodes;
+    c->v->graph.operations = count_operations(&c->program);
+    rc = find_params(c, err);
+    return rc < 0 || !fits(c) ? rc : run_all(c, err);
+}
+
+int ckpt_verify_graph(struct ckpt_verification *v, struct ckpt_err *err) {
+    CKPT_AUTO(check) struct check c = {.v = v};
+    struct ckpt_err found = {0};
+    v->graph.status = CKPT_STATUS_SKIP;
+    if (v->options->chain || !find_graph(&c))
+        return 0;
+    const int rc = check_graph(&c, &found);
+    if (rc == -EINTR)
+        return ckpt_fail(err, rc, "interrupted");
+    if (rc == 0)
+        return 0;
+    enum ckpt_status s = ckpt_verify_failure(rc);
+    if (rc == -EOPNOTSUPP || rc == -ENOENT)
+        s = skip(&c);
+    v->graph.status = ckpt_status_worst(v->graph.status, s);
+    ckpt_reason_set(&v->graph.reason, "%s", found.text);
+    return 0;
+}
