@@ -119,7 +119,7 @@ static int bind_one(struct ckpt_verification *v, const struct ckpt_graph_param *
         value->array = b->array;
         return rc;
     }
-    const int rc = ckpt_bound_init(&b->bound, p->tensor, served, v->reader, err);
+    const int rc = ckpt_bound_init(&b->bound, p->tensor, side, v->reader, err);
     if (rc < 0)
         return rc;
     value->param = *b->bound.param;

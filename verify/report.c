@@ -226,7 +226,7 @@ static void put_limits(struct ckpt_report_out *w, const struct ckpt_verification
         ckpt_put_string(
             w, NULL,
             "Tensors were cast: layers are compared after the same rounding of the source; by "
-            "how much that rounding changes them is cast_max_abs. Recorded outputs and "
+            "how much that rounding changes them is cast_max_abs. Recorded outputs, graphs and "
             "chains are held to atol= and rtol=, which may have to allow for it.");
     if (v->bytes.computed)
         ckpt_put_string(
