@@ -125,6 +125,13 @@ struct ckpt_scalar ckpt_call_scalar(const struct ckpt_call *c, const char *name)
     return a ? scalar_of(a) : (struct ckpt_scalar){0};
 }
 
+struct ckpt_array ckpt_scalar_array(const struct ckpt_scalar *s) {
+    const bool is_float = s->dtype == CKPT_DT_F64;
+    const void *const data = is_float ? (const void *)&s->f : &s->i;
+    return (struct ckpt_array){.dtype = is_float ? CKPT_DT_F64 : CKPT_DT_I64,
+                               .data = (void *)(uintptr_t)data};
+}
+
 enum ckpt_dtype ckpt_call_dtype(const struct ckpt_call *c, const char *name,
                                 enum ckpt_dtype otherwise) {
     const struct ckpt_arg *const a = ckpt_call_arg(c, name);

@@ -1,6 +1,7 @@
 /* Rounding to the dtypes that arrays don't have. */
 #include "verify/narrow.h"
 
+#include <errno.h>
 #include <math.h>
 #include <string.h>
 
@@ -76,4 +77,20 @@ void ckpt_narrow(struct ckpt_array *a, enum ckpt_dtype dtype) {
     else if (a->dtype == CKPT_DT_I64)
         for (int64_t i = 0; i < count; i++)
             ckpt_array_i64(a)[i] = cut_integer(ckpt_array_i64(a)[i], dtype);
+}
+
+/* float8's rounding is unknown here; complex numbers are. */
+static bool is_known(enum ckpt_dtype dtype) {
+    return ckpt_array_dtype(dtype) == dtype || ckpt_narrow_needed(dtype) || dtype == CKPT_DT_U64;
+}
+
+int ckpt_narrow_argument(const struct ckpt_call *c, enum ckpt_dtype otherwise,
+                         enum ckpt_dtype *dtype, struct ckpt_err *err) {
+    const struct ckpt_arg *const given = ckpt_call_arg(c, "dtype");
+    *dtype = given ? (enum ckpt_dtype)given->i : otherwise;
+    if (given && given->kind != CKPT_ARG_DTYPE)
+        return ckpt_fail(err, -EINVAL, "dtype is none");
+    if (*dtype != CKPT_DT_NONE && !is_known(*dtype))
+        return ckpt_fail(err, -EOPNOTSUPP, "numbers of dtype %s", ckpt_dtype_info(*dtype)->name);
+    return 0;
 }

@@ -115,6 +115,11 @@ extern const struct ckpt_op_family ckpt_family_compare;
 extern const struct ckpt_op_family ckpt_family_cast;
 extern const struct ckpt_op_family ckpt_family_scalar;
 extern const struct ckpt_op_family ckpt_family_number;
+extern const struct ckpt_op_family ckpt_family_create;
+extern const struct ckpt_op_family ckpt_family_random;
+extern const struct ckpt_op_family ckpt_family_join;
+extern const struct ckpt_op_family ckpt_family_repeat;
+extern const struct ckpt_op_family ckpt_family_pad;
 
 const struct ckpt_op *ckpt_op_at(size_t i);                /* of all; NULL: no more */
 const struct ckpt_op *ckpt_op_find(struct ckpt_text name); /* its first row; NULL: none */
@@ -145,6 +150,8 @@ struct ckpt_scalar {
     int64_t i;             /* of I64 and BOOL */
     double f;              /* of any */
 };
+/* A 0-d array over a number, which must outlive it; a truth value becomes 0 or 1. */
+struct ckpt_array ckpt_scalar_array(const struct ckpt_scalar *s);
 struct ckpt_scalar ckpt_call_scalar(const struct ckpt_call *c, const char *name);
 enum ckpt_dtype ckpt_call_dtype(const struct ckpt_call *c, const char *name,
                                 enum ckpt_dtype otherwise);

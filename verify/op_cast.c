@@ -30,21 +30,11 @@ static int convert(struct ckpt_call *c, enum ckpt_dtype dtype, bool copies, stru
     return rc;
 }
 
-/* float8 is not a float of arrays: its rounding is unknown here. */
-static bool known(enum ckpt_dtype dtype) {
-    return ckpt_array_dtype(dtype) == dtype || ckpt_narrow_needed(dtype) || dtype == CKPT_DT_U64;
-}
-
 static int to(struct ckpt_call *c, struct ckpt_err *err) {
-    const struct ckpt_arg *const given = ckpt_call_arg(c, "dtype");
     const bool copies = strcmp(c->op->name, "_to_copy") == 0 || ckpt_call_bool(c, "copy", false);
-    const enum ckpt_dtype dtype =
-        given && given->kind == CKPT_ARG_DTYPE ? (enum ckpt_dtype)given->i : CKPT_DT_NONE;
-    if (given && given->kind != CKPT_ARG_DTYPE)
-        return ckpt_fail(err, -EINVAL, "dtype is none");
-    if (dtype != CKPT_DT_NONE && !known(dtype))
-        return ckpt_fail(err, -EOPNOTSUPP, "a conversion to %s", ckpt_dtype_info(dtype)->name);
-    return convert(c, dtype, copies, err);
+    enum ckpt_dtype dtype;
+    const int rc = ckpt_narrow_argument(c, CKPT_DT_NONE, &dtype, err);
+    return rc < 0 ? rc : convert(c, dtype, copies, err);
 }
 
 static int to_other(struct ckpt_call *c, struct ckpt_err *err) {

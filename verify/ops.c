@@ -28,6 +28,11 @@ static const struct ckpt_op_family *const families[] = {
     &ckpt_family_scalar,
     &ckpt_family_number,
     &ckpt_family_norm,
+    &ckpt_family_create,
+    &ckpt_family_random,
+    &ckpt_family_join,
+    &ckpt_family_repeat,
+    &ckpt_family_pad,
 };
 /* clang-format on */
 
