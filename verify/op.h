@@ -99,6 +99,7 @@ extern const struct ckpt_op_family ckpt_family_layer;
 extern const struct ckpt_op_family ckpt_family_conv;
 extern const struct ckpt_op_family ckpt_family_norm;
 extern const struct ckpt_op_family ckpt_family_pool;
+extern const struct ckpt_op_family ckpt_family_encoder;
 extern const struct ckpt_op_family ckpt_family_attention;
 extern const struct ckpt_op_family ckpt_family_shuffle;
 extern const struct ckpt_op_family ckpt_family_upsample;

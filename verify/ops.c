@@ -10,6 +10,7 @@
 static const struct ckpt_op_family *const families[] = {
     &ckpt_family_layer,
     &ckpt_family_pool,
+    &ckpt_family_encoder,
     &ckpt_family_attention,
     &ckpt_family_shuffle,
     &ckpt_family_upsample,
