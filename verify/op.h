@@ -105,6 +105,7 @@ extern const struct ckpt_op_family ckpt_family_shuffle;
 extern const struct ckpt_op_family ckpt_family_upsample;
 extern const struct ckpt_op_family ckpt_family_view;
 extern const struct ckpt_op_family ckpt_family_arithmetic;
+extern const struct ckpt_op_family ckpt_family_reduce;
 extern const struct ckpt_op_family ckpt_family_matmul;
 extern const struct ckpt_op_family ckpt_family_softmax;
 extern const struct ckpt_op_family ckpt_family_activation;

@@ -16,6 +16,7 @@ static const struct ckpt_op_family *const families[] = {
     &ckpt_family_upsample,
     &ckpt_family_view,
     &ckpt_family_arithmetic,
+    &ckpt_family_reduce,
     &ckpt_family_matmul,
     &ckpt_family_unary,
     &ckpt_family_clamp,
