@@ -145,7 +145,7 @@ static size_t graph_bytes(const struct ckpt_model *m, const struct ckpt_verify_o
 }
 
 size_t ckpt_verify_bound(const struct ckpt_model *m, const struct ckpt_verify_options *options) {
-    const size_t whole = options->chain ? CKPT_RUNS_MAX * RUN_BYTES : 0;
+    const size_t whole = CKPT_RUNS_MAX * RUN_BYTES + CKPT_REPORT_TEXT_MAX; /* a chain's */
     return HEAD_BYTES + CKPT_REPORT_TEXT_MAX + whole + graph_bytes(m, options) + layers_bytes(m) +
            mismatches_bytes(m) + faults_bytes(m);
 }

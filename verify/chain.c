@@ -1,6 +1,7 @@
 /*
- * chain=fc1:relu:fc2, a whole model that is a sequence. A step is the path of a module in PyTorch's
- * names, or else an activation by the name of its operation:
+ * chain=fc1:relu:fc2, a whole model that is a sequence, or one whose module is an nn.Sequential
+ * (sequential.c). A step is the path of a module in PyTorch's names, or else an activation by the
+ * name of its operation:
  *
  *     input.0 -> [plan of fc1] -> [relu] -> [plan of fc2] -> output.0      once on source tensors,
  *                                                                          once on served bytes
@@ -32,8 +33,9 @@ static void chain_fini(struct chain *c) {
 }
 CKPT_DEFINE_AUTO(chain, struct chain, chain_fini)
 
+/* What nobody asked for is no failure if it can't be done. */
 static void fail(struct ckpt_verification *v, enum ckpt_status status, const char *text) {
-    v->chain.status = status;
+    v->chain.status = v->chain.found && status == CKPT_STATUS_TEST_SKIP ? CKPT_STATUS_SKIP : status;
     ckpt_reason_set(&v->chain.reason, "%s", text);
 }
 
@@ -70,6 +72,22 @@ static void unknown_step(struct ckpt_verification *v, struct ckpt_text name) {
     free(names);
 }
 
+/* A module of a Sequential that has no parameters, of a class that is not in our table. */
+static void unknown_module(struct ckpt_verification *v, struct ckpt_text name,
+                           const struct ckpt_module *record) {
+    struct ckpt_reason why;
+    ckpt_reason_set(&why, "%.*s is a %.*s, whose forward the checker does not know",
+                    CKPT_TEXT_ARGS(name),
+                    CKPT_TEXT_ARGS(record ? record->cls : CKPT_TEXT("module")));
+    fail(v, CKPT_STATUS_TEST_SKIP, why.text);
+}
+
+static void refuse_step(struct ckpt_verification *v, const struct step *s) {
+    struct ckpt_reason why;
+    ckpt_reason_set(&why, "chain: %.*s: %s", CKPT_TEXT_ARGS(s->name), s->plan.reason.text);
+    fail(v, s->plan.status == CKPT_STATUS_SKIP ? CKPT_STATUS_TEST_SKIP : s->plan.status, why.text);
+}
+
 static bool find_step(struct ckpt_verification *v, struct step *s) {
     const struct ckpt_layer *const l = ckpt_layers_get(&v->layers, s->name);
     s->is_layer = l != NULL;
@@ -77,22 +95,25 @@ static bool find_step(struct ckpt_verification *v, struct step *s) {
         ckpt_plan_layer(&v->layers, l, &s->plan);
         if (s->plan.status == CKPT_STATUS_PASS)
             return true;
-        v->chain.status =
-            s->plan.status == CKPT_STATUS_SKIP ? CKPT_STATUS_TEST_SKIP : s->plan.status;
-        ckpt_reason_set(&v->chain.reason, "chain: %.*s: %s", CKPT_TEXT_ARGS(s->name),
-                        s->plan.reason.text);
+        refuse_step(v, s);
         return false;
     }
     const struct ckpt_module *const record = find_module(v->model, s->name);
     if ((record && ckpt_plan_activation(s->name, record, &s->plan)) ||
-        ckpt_plan_activation(s->name, NULL, &s->plan))
-        return true;
-    unknown_step(v, s->name);
+        ckpt_plan_activation(s->name, NULL, &s->plan)) {
+        if (s->plan.status != CKPT_STATUS_PASS)
+            refuse_step(v, s);
+        return s->plan.status == CKPT_STATUS_PASS;
+    }
+    if (v->chain.found)
+        unknown_module(v, s->name, record);
+    else
+        unknown_step(v, s->name);
     return false;
 }
 
 static bool find_steps(struct ckpt_verification *v, struct chain *c) {
-    const char *name = v->options->chain;
+    const char *name = v->chain.text;
     for (;; c->n++) {
         const size_t n = strcspn(name, ":");
         if (c->n == STEPS_MAX) {
@@ -196,7 +217,8 @@ int ckpt_verify_chain(struct ckpt_verification *v, struct ckpt_err *err) {
     CKPT_AUTO(array) struct ckpt_array torch = {0}, served = {0};
     struct ckpt_err found = {0};
     v->chain.status = CKPT_STATUS_SKIP;
-    if (!v->options->chain)
+    ckpt_chain_choose(v);
+    if (!v->chain.text)
         return 0;
     c.at = calloc(STEPS_MAX, sizeof(*c.at));
     if (!c.at)

@@ -96,7 +96,7 @@ static bool find_graph(struct check *c) {
         return false;
     }
     g->file = NULL;
-    if (!o->chain)
+    if (!c->v->chain.text)
         ckpt_reason_set(&g->reason, "neither a graph nor a chain says in which order the layers "
                                     "run");
     return false;
@@ -238,7 +238,7 @@ int ckpt_verify_graph(struct ckpt_verification *v, struct ckpt_err *err) {
     CKPT_AUTO(check) struct check c = {.v = v};
     struct ckpt_err found = {0};
     v->graph.status = CKPT_STATUS_SKIP;
-    if (v->options->chain || !find_graph(&c))
+    if (v->chain.text || !find_graph(&c))
         return 0;
     const int rc = check_graph(&c, &found);
     if (rc == -EINTR)

@@ -1,4 +1,5 @@
-/* Plans of modules without parameters: activations and what leaves elements as they are. */
+/* Plans of modules without parameters: activations, pooling, and what leaves elements as they are.
+ */
 #include <string.h>
 
 #include "verify/plan.h"
@@ -10,44 +11,89 @@ const char *const ckpt_activation_names[] = {
     "log_sigmoid", "dropout",     "identity",    "flatten", NULL,
 };
 
+#define ATTRIBUTES_MAX 6
+
+/* A class, its operation, and the attributes that are arguments of the same name. */
 static const struct {
-    const char *cls, *op;
-    const char *attribute[2], *arg[2];
+    const char *cls, *op, *attribute[ATTRIBUTES_MAX + 1];
 } classes[] = {
-    {"ReLU", "relu", {NULL, NULL}, {NULL, NULL}},
-    {"GELU", "gelu", {"approximate", NULL}, {"approximate", NULL}},
-    {"SiLU", "silu", {NULL, NULL}, {NULL, NULL}},
-    {"Tanh", "tanh", {NULL, NULL}, {NULL, NULL}},
-    {"Sigmoid", "sigmoid", {NULL, NULL}, {NULL, NULL}},
-    {"Softmax", "softmax", {"dim", NULL}, {"dim", NULL}},
-    {"LogSoftmax", "log_softmax", {"dim", NULL}, {"dim", NULL}},
-    {"LeakyReLU", "leaky_relu", {"negative_slope", NULL}, {"negative_slope", NULL}},
-    {"ELU", "elu", {"alpha", NULL}, {"alpha", NULL}},
-    {"Hardtanh", "hardtanh", {"min_val", "max_val"}, {"min_val", "max_val"}},
-    {"ReLU6", "relu6", {NULL, NULL}, {NULL, NULL}},
-    {"Softplus", "softplus", {"beta", "threshold"}, {"beta", "threshold"}},
-    {"Hardswish", "hardswish", {NULL, NULL}, {NULL, NULL}},
-    {"Hardsigmoid", "hardsigmoid", {NULL, NULL}, {NULL, NULL}},
-    {"Mish", "mish", {NULL, NULL}, {NULL, NULL}},
-    {"SELU", "selu", {NULL, NULL}, {NULL, NULL}},
-    {"Softsign", "softsign", {NULL, NULL}, {NULL, NULL}},
-    {"LogSigmoid", "log_sigmoid", {NULL, NULL}, {NULL, NULL}},
-    {"Identity", "identity", {NULL, NULL}, {NULL, NULL}},
-    {"Dropout", "identity", {NULL, NULL}, {NULL, NULL}},
-    {"Dropout1d", "identity", {NULL, NULL}, {NULL, NULL}},
-    {"Dropout2d", "identity", {NULL, NULL}, {NULL, NULL}},
-    {"Dropout3d", "identity", {NULL, NULL}, {NULL, NULL}},
-    {"AlphaDropout", "identity", {NULL, NULL}, {NULL, NULL}},
-    {"Flatten", "flatten", {"start_dim", "end_dim"}, {"start_dim", "end_dim"}},
+    {"ReLU", "relu", {NULL}},
+    {"GELU", "gelu", {"approximate", NULL}},
+    {"SiLU", "silu", {NULL}},
+    {"Tanh", "tanh", {NULL}},
+    {"Sigmoid", "sigmoid", {NULL}},
+    {"Softmax", "softmax", {"dim", NULL}},
+    {"LogSoftmax", "log_softmax", {"dim", NULL}},
+    {"LeakyReLU", "leaky_relu", {"negative_slope", NULL}},
+    {"ELU", "elu", {"alpha", NULL}},
+    {"CELU", "celu", {"alpha", NULL}},
+    {"Hardtanh", "hardtanh", {"min_val", "max_val", NULL}},
+    {"ReLU6", "relu6", {NULL}},
+    {"Softplus", "softplus", {"beta", "threshold", NULL}},
+    {"Hardswish", "hardswish", {NULL}},
+    {"Hardsigmoid", "hardsigmoid", {NULL}},
+    {"Mish", "mish", {NULL}},
+    {"SELU", "selu", {NULL}},
+    {"Softsign", "softsign", {NULL}},
+    {"LogSigmoid", "log_sigmoid", {NULL}},
+    {"Hardshrink", "hardshrink", {"lambd", NULL}},
+    {"Softshrink", "softshrink", {"lambd", NULL}},
+    {"GLU", "glu", {"dim", NULL}},
+    {"Identity", "identity", {NULL}},
+    {"Dropout", "identity", {NULL}},
+    {"Dropout1d", "identity", {NULL}},
+    {"Dropout2d", "identity", {NULL}},
+    {"Dropout3d", "identity", {NULL}},
+    {"AlphaDropout", "identity", {NULL}},
+    {"Flatten", "flatten", {"start_dim", "end_dim", NULL}},
+    {"PixelShuffle", "pixel_shuffle", {"upscale_factor", NULL}},
+    {"PixelUnshuffle", "pixel_unshuffle", {"downscale_factor", NULL}},
+    {"MaxPool1d",
+     "max_pool1d",
+     {"kernel_size", "stride", "padding", "dilation", "ceil_mode", NULL}},
+    {"AvgPool1d",
+     "avg_pool1d",
+     {"kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", NULL}},
+    {"AdaptiveAvgPool1d", "adaptive_avg_pool1d", {"output_size", NULL}},
+    {"MaxPool2d",
+     "max_pool2d",
+     {"kernel_size", "stride", "padding", "dilation", "ceil_mode", NULL}},
+    {"AvgPool2d",
+     "avg_pool2d",
+     {"kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override",
+      NULL}},
+    {"AdaptiveAvgPool2d", "adaptive_avg_pool2d", {"output_size", NULL}},
+    {"MaxPool3d",
+     "max_pool3d",
+     {"kernel_size", "stride", "padding", "dilation", "ceil_mode", NULL}},
+    {"AvgPool3d",
+     "avg_pool3d",
+     {"kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override",
+      NULL}},
+    {"AdaptiveAvgPool3d", "adaptive_avg_pool3d", {"output_size", NULL}},
 };
 
+static void add_list(struct ckpt_plan *p, const char *arg, const struct ckpt_value *v) {
+    int64_t list[CKPT_ARRAY_NDIM_MAX];
+    if (v->seq.n <= CKPT_ARRAY_NDIM_MAX && ckpt_plan_read_ints(v, (uint32_t)v->seq.n, list))
+        ckpt_plan_add_ints(p, arg, list, (uint32_t)v->seq.n);
+    else
+        ckpt_plan_refuse(p, CKPT_STATUS_SKIP, "its %s is no list of numbers", arg);
+}
+
 static void add_value(struct ckpt_plan *p, const char *arg, const struct ckpt_value *v) {
-    if (v && v->kind == CKPT_VALUE_INT)
+    if (!v)
+        return;
+    if (v->kind == CKPT_VALUE_INT)
         ckpt_plan_add_int(p, arg, v->i);
-    else if (v && v->kind == CKPT_VALUE_FLOAT)
+    else if (v->kind == CKPT_VALUE_FLOAT)
         ckpt_plan_add_float(p, arg, v->f);
-    else if (v && v->kind == CKPT_VALUE_STR)
+    else if (v->kind == CKPT_VALUE_BOOL)
+        ckpt_plan_add_bool(p, arg, v->b);
+    else if (v->kind == CKPT_VALUE_STR)
         ckpt_plan_add_string(p, arg, v->text.s);
+    else if (v->kind == CKPT_VALUE_TUPLE || v->kind == CKPT_VALUE_LIST)
+        add_list(p, arg, v);
 }
 
 static bool by_class(const struct ckpt_module *record, struct ckpt_plan *p) {
@@ -57,8 +103,8 @@ static bool by_class(const struct ckpt_module *record, struct ckpt_plan *p) {
         if (!ckpt_text_is(cls, classes[i].cls))
             continue;
         p->op = ckpt_op_find(ckpt_text_of(classes[i].op));
-        for (int k = 0; k < 2 && classes[i].attribute[k]; k++)
-            add_value(p, classes[i].arg[k], ckpt_plan_attribute(&l, classes[i].attribute[k]));
+        for (const char *const *name = classes[i].attribute; *name; name++)
+            add_value(p, *name, ckpt_plan_attribute(&l, *name));
         return true;
     }
     return false;

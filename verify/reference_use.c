@@ -59,7 +59,7 @@ void ckpt_verify_reference(struct ckpt_verification *v) {
     } else if (output && !input) {
         r->status = CKPT_STATUS_TEST_FAIL;
         ckpt_reason_set(&r->reason, "it holds output.0 without input.0, which it belongs to");
-    } else if (v->options->chain && !output) {
+    } else if (v->chain.text && !output) {
         ckpt_reason_set(&r->reason, "it holds no output.0: the chain's output was not compared "
                                     "with PyTorch's");
     } else if (strangers) {

@@ -65,9 +65,14 @@ void ckpt_put_runs(struct ckpt_report_out *w, const struct ckpt_verification *v)
 
 void ckpt_put_graph(struct ckpt_report_out *w, const struct ckpt_verification *v) {
     const struct ckpt_graph_result *const g = &v->graph;
-    const char *const chain = v->options->chain;
+    const char *const chain = v->chain.text;
     ckpt_put_begin(w, "graph");
-    ckpt_put_string(w, "kind", chain ? "chain" : !g->file ? "none" : g->own ? "source" : "file");
+    ckpt_put_string(w, "kind",
+                    v->chain.found ? "sequential"
+                    : chain        ? "chain"
+                    : !g->file     ? "none"
+                    : g->own       ? "source"
+                                   : "file");
     ckpt_put_status(w, "status", chain ? v->chain.status : g->status);
     if (chain)
         ckpt_put_string(w, "chain", chain);

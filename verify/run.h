@@ -46,6 +46,8 @@ struct ckpt_chain_result {
     struct ckpt_run_result run[CKPT_RUNS_MAX];
     uint32_t nruns;
     uint32_t steps;
+    const char *text;      /* "fc1:relu:fc2", as given or as an nn.Sequential says; NULL: none */
+    char *found;           /* the same, if it had to be written; owned */
     bool seeded;           /* the input is a probe, not a recorded one */
     uint32_t more_outputs; /* recorded ones that a chain doesn't compute */
 };
@@ -85,6 +87,9 @@ int ckpt_verify_layers(struct ckpt_verification *v, struct ckpt_err *err) CKPT_C
 int ckpt_verify_chain(struct ckpt_verification *v, struct ckpt_err *err) CKPT_CHECKED;
 int ckpt_verify_graph(struct ckpt_verification *v, struct ckpt_err *err) CKPT_CHECKED;
 void ckpt_graph_result_fini(struct ckpt_graph_result *g);
+/* Sets chain.text: what the options say, else what an nn.Sequential's modules say, unless there is
+ * a graph. */
+void ckpt_chain_choose(struct ckpt_verification *v);
 /* After the layers are found: what of the reference cannot be compared, as its reason. */
 void ckpt_verify_reference(struct ckpt_verification *v);
 /* Compares two outputs; the status of *r says whether they are close. */

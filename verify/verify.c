@@ -14,6 +14,7 @@
 static void verification_fini(struct ckpt_verification *v) {
     free(v->layer.at);
     ckpt_graph_result_fini(&v->graph);
+    free(v->chain.found);
     ckpt_bytes_fini(&v->bytes);
     ckpt_reference_close(&v->reference);
     ckpt_layers_fini(&v->layers);
