@@ -17,6 +17,8 @@ struct ckpt_dialect {
     const char *suffix; /* cut off where every key of the model ends in it, before all else; NULL */
     bool is_burn;       /* burn's own: its rules act with layout=torch only */
     const char *hint;   /* dialect=auto judges by the file's variants where a key begins so; NULL */
+    bool suffix_of_most;  /* or where most keys do: then of those */
+    const char *lora;     /* why LoRA's scale, which is in no array, is 1; NULL: it has none */
     enum ckpt_dtype cast; /* cast=auto with layout=torch; NONE: keep */
     /* dialect=auto: 1 it is this, 0 not, or negative. NULL: not by itself, or by the hint. */
     int (*is)(struct ckpt_build *b);

@@ -41,10 +41,12 @@ static const struct ckpt_dialect dialects[] = {
      .rules = "openpi",
      .suffix = ".value",
      .hint = "PaliGemma.",
+     .lora = "openpi's own configurations have it (alpha is the rank)",
      .cast = CKPT_DT_BF16},
     {.name = "flax",
      .rules = "flax",
      .suffix = ".value",
+     .suffix_of_most = true,
      .is = ckpt_is_flax,
      .decide = ckpt_decide_flax_modules},
     {.name = "torch"},
@@ -83,21 +85,23 @@ int ckpt_dialect_check(const char *name, struct ckpt_err *err) {
 
 /* --- the suffix ------------------------------------------------------------------------------- */
 
-static bool all_end_in(const struct ckpt_build *b, const char *suffix) {
-    bool any = false;
-    for (size_t i = 0; i < b->nitems; i++) {
-        if (!b->item[i].in_model)
-            continue;
-        any = b->item[i].key.n > strlen(suffix) && ckpt_text_ends(b->item[i].key, suffix);
-        if (!any)
-            return false;
-    }
-    return any;
+static bool ends_in(const struct ckpt_item *item, const char *suffix) {
+    return item->in_model && item->key.n > strlen(suffix) && ckpt_text_ends(item->key, suffix);
 }
 
-static void cut(struct ckpt_build *b, size_t n) {
+static bool is_suffixed(const struct ckpt_build *b, const struct ckpt_dialect *d) {
+    size_t n = 0, with = 0;
+    for (size_t i = 0; d->suffix && i < b->nitems; i++) {
+        n += b->item[i].in_model;
+        with += ends_in(&b->item[i], d->suffix);
+    }
+    return with > 0 && (with == n || (d->suffix_of_most && with > n / 2));
+}
+
+static void cut(struct ckpt_build *b, const char *suffix) {
+    const size_t n = strlen(suffix);
     for (size_t i = 0; i < b->nitems; i++) {
-        if (!b->item[i].in_model)
+        if (!ends_in(&b->item[i], suffix))
             continue;
         b->item[i].key.n -= n;
         b->item[i].torch_key.n -= n;
@@ -237,11 +241,11 @@ bool ckpt_dialect_acts(const struct ckpt_build *b) {
 
 int ckpt_open_dialect(struct ckpt_build *b) {
     const struct ckpt_dialect *const d = b->dialect;
-    const bool has_suffix = d->suffix && all_end_in(b, d->suffix);
-    const size_t suffix = has_suffix ? strlen(d->suffix) : 0;
+    const size_t suffix = is_suffixed(b, d) ? strlen(d->suffix) : 0;
     struct ckpt_rules **const file = &b->rules[b->nrules];
     int rc = ckpt_rules_builtin(d->rules, file, b->err);
     b->nrules += rc == 0;
-    cut(b, suffix);
+    if (suffix)
+        cut(b, d->suffix);
     return rc == 0 && (*file)->nvariants ? choose_variant(b, d, suffix, *file) : rc;
 }

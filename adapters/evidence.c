@@ -24,6 +24,10 @@ const char *const ckpt_kind_names[] = {"linear",
                                        "encoder_layer:post",
                                        "decoder_layer:pre",
                                        "decoder_layer:post",
+                                       "conv_transpose:kernel",
+                                       "dense:1",
+                                       "dense:2",
+                                       "dense:3",
                                        "stack",
                                        "other",
                                        NULL};
@@ -40,9 +44,8 @@ const char *ckpt_kind_by_name(struct ckpt_text name) {
  * its names that PyTorch would keep q, k and v apart; of flax's kernels one must know which way
  * they lie. */
 const char *ckpt_rule_kind_by_name(struct ckpt_text name) {
-    static const char *const more[] = {
-        "instance_norm", "encoder_layer", "decoder_layer",        "mha:kdim",
-        "dense:first",   "dense:last",    "conv_transpose:kernel"};
+    static const char *const more[] = {"instance_norm", "encoder_layer", "decoder_layer",
+                                       "mha:kdim", "mgu"};
     for (size_t i = 0; i < sizeof more / sizeof *more; i++)
         if (ckpt_text_is(name, more[i]))
             return more[i];
@@ -109,15 +112,21 @@ static int decide_by_option(struct ckpt_build *b, struct ckpt_modules *m,
                            ckpt_build_did_you_mean(b, literal, paths, paths ? m->n : 0));
 }
 
+/* What PyTorch's names and layout leave nothing of. */
+static bool is_of_flax(struct ckpt_text kind) {
+    return ckpt_text_is(kind, "stack") || ckpt_text_is(kind, "conv_transpose:kernel") ||
+           ckpt_text_starts(kind, "dense:");
+}
+
 int ckpt_decide_by_options(struct ckpt_build *b, struct ckpt_modules *m, bool stacks) {
     const bool flax = strcmp(b->model->dialect, "flax") == 0;
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < b->options->nkind; i++) {
         const struct ckpt_mapping *const map = &b->options->kind[i];
         const bool is_stack = ckpt_text_is(map->value, "stack");
-        if (is_stack && !flax)
-            rc = ckpt_build_warn(b, "%s'%.*s': only dialect=flax has stacks", map->where,
-                                 CKPT_TEXT_ARGS(map->pattern));
+        if (is_of_flax(map->value) && !flax)
+            rc = ckpt_build_warn(b, "%s'%.*s': only dialect=flax has the kind %.*s", map->where,
+                                 CKPT_TEXT_ARGS(map->pattern), CKPT_TEXT_ARGS(map->value));
         else if (is_stack == stacks)
             rc = decide_by_option(b, m, map);
     }

@@ -145,8 +145,20 @@ static bool gaps(const struct ckpt_decision *d) {
 /* --- what flax's shapes do not say -------------------------------------------------------------
  */
 
+static bool habitual_conv(const struct ckpt_decision *d) {
+    return by_habit(d) && is(d->kind, "conv") && d->facts->leaf[CKPT_LEAF_KERNEL]->ndim > 3;
+}
+
 static bool short_kernel(const struct ckpt_decision *d) {
-    return by_habit(d) && is(d->kind, "conv");
+    return by_habit(d) && is(d->kind, "conv") && !habitual_conv(d);
+}
+
+static bool either_way(const struct ckpt_decision *d) {
+    return by_habit(d) && is(d->kind, "conv_transpose");
+}
+
+static bool lone_factors(const struct ckpt_decision *d) {
+    return has(d, CKPT_LEAF_LORA_A) && !d->rule_kind;
 }
 
 static bool lost_kernel(const struct ckpt_decision *d) {
@@ -216,12 +228,25 @@ static const struct doubt_row {
      "parameters stand between",
      "-o 'map=^LIST\\.1\\.=>LIST.2.' puts the numbers back"},
     {FLAX, short_kernel,
-     "kernels of rank 3, taken for convolutions of one dimension and not for DenseGeneral",
-     "-o 'kind=REGEX=>linear' says otherwise; for layers stacked by nn.scan, =>stack on the module "
-     "that holds them all"},
+     "kernels of rank 3, taken for a Conv's of one dimension though a ConvTranspose's, a "
+     "DenseGeneral's or those of stacked Dense look the same",
+     "-o 'kind=REGEX=>conv' says that they are, conv_transpose (conv_transpose:kernel with "
+     "transpose_kernel=True) or dense:N (of N dimensions that go out) what else; =>stack, on the "
+     "module that holds them all, that nn.scan stacked them"},
+    {FLAX, habitual_conv, "kernels taken for a Conv's though a ConvTranspose's look the same",
+     "-o 'kind=REGEX=>conv' says that they are, conv_transpose (conv_transpose:kernel with "
+     "transpose_kernel=True) that they are not"},
+    {FLAX, either_way,
+     "kernels of a ConvTranspose, taken for [in, out] though with transpose_kernel=True they are "
+     "[out, in], and no bias tells",
+     "-o 'kind=REGEX=>conv_transpose' says that they are, conv_transpose:kernel that they are not"},
     {FLAX, lost_kernel,
-     "kernels that stay as they are: which of their dimensions go in, nothing says",
-     "-o 'kind=REGEX=>linear', conv or conv_transpose may"},
+     "kernels that stay as they are: which of their dimensions go in, nothing says (DenseGeneral "
+     "without a bias, Einsum, ConvLocal)",
+     "-o 'kind=REGEX=>dense:N' (of N dimensions that go out), conv or conv_transpose may; =>other "
+     "says that they are to stay"},
+    {FLAX, lone_factors, "LoRA's factors beside no kernel stay as they are",
+     "a module that wraps a layer of another kind, or none, computes x a b with them"},
 };
 
 /* "wte, h.0.attn and 11 more" */

@@ -32,6 +32,8 @@ static const char *const leaf_names[CKPT_LEAF_COUNT] = {
     [CKPT_LEAF_EMBEDDING] = "embedding",
     [CKPT_LEAF_MEAN] = "mean",
     [CKPT_LEAF_VAR] = "var",
+    [CKPT_LEAF_NEGATIVE_SLOPE] = "negative_slope",
+    [CKPT_LEAF_LORA_A] = "lora_a",
 };
 
 struct gather {

@@ -2,91 +2,55 @@
  * What flax's modules are: by what they call their arrays, which says more than PyTorch's names do,
  * and where that is silent by shapes and names.
  *
- *     kernel               rank 2: Dense; else DenseGeneral, Conv or ConvTranspose
+ *     kernel               rank 2: Dense; else evidence_flax_kernel.c
  *     scale (and bias)     a norm; with mean and var (batch_stats) a BatchNorm
  *     embedding            Embed
+ *     negative_slope       PReLU
  *     query, key, value, out with kernels of rank 3      MultiHeadDotProductAttention
- *     ii, if, ig, io, hi, hf, hg, ho                     LSTMCell
- *     ir, iz, in, hr, hz, hn                             GRUCell
+ *     gates                recurrent cells: evidence_flax_cell.c
  *
  * Before that, stacks of layers are taken apart (evidence_flax_stack.c), so that each layer is
  * looked at by itself.
  */
 #include "adapters/evidence_flax.h"
 
-#include <string.h>
+#include "adapters/flax_survey.h"
 
-#include "adapters/build.h"
-
-struct survey {
-    struct ckpt_modules m;
-    struct ckpt_strmap by_path;
-};
-
-static void survey_fini(struct survey *s) {
+static void survey_fini(struct ckpt_survey *s) {
     ckpt_strmap_fini(&s->by_path);
     ckpt_modules_fini(&s->m);
 }
 #define ckpt_auto_survey survey_fini
 
-static int begin(struct ckpt_build *b, struct survey *s) {
+static int begin(struct ckpt_build *b, struct ckpt_survey *s) {
     const int rc = ckpt_gather_modules(b, &s->m);
     return rc ? rc : ckpt_index_modules(b, &s->m, &s->by_path);
 }
 
-static const struct ckpt_tensor *leaf(const struct survey *s, size_t i, enum ckpt_leaf l) {
-    return i == CKPT_MODULE_NONE ? NULL : s->m.facts[i].leaf[l];
-}
-
-static const struct ckpt_tensor *kernel(const struct survey *s, size_t i) {
-    return leaf(s, i, CKPT_LEAF_KERNEL);
-}
-
-static const struct ckpt_tensor *bias(const struct survey *s, size_t i) {
-    return leaf(s, i, CKPT_LEAF_BIAS);
-}
-
-static size_t child(const struct survey *s, size_t i, const char *name) {
-    return ckpt_module_child(&s->m, &s->by_path, i, name);
-}
-
-static bool is_called(const struct survey *s, size_t i, const char *word) {
-    return ckpt_module_is_called(s->m.facts[i].path, word);
-}
-
-static void decide(struct survey *s, size_t i, const char *kind, const char *rule_kind,
-                   const char *by) {
-    struct ckpt_decision *const d = &s->m.decision[i];
-    d->kind = kind;
-    d->rule_kind = rule_kind;
-    d->decided_by = by;
-}
-
 /* --- attention -------------------------------------------------------------------------------- */
 
-/* The last n sizes of a are all those of b. */
-static bool ends_as(const struct ckpt_tensor *a, const struct ckpt_tensor *b) {
-    return b->ndim <= a->ndim && (b->ndim == 0 || memcmp(a->shape + a->ndim - b->ndim, b->shape,
-                                                         b->ndim * sizeof *b->shape) == 0);
-}
-
 /* [in, heads, size] with a bias [heads, size] or none, like the query's. */
-static bool is_projection(const struct survey *s, size_t i, size_t query) {
-    const struct ckpt_tensor *const k = kernel(s, i), *const q = kernel(s, query);
-    const struct ckpt_tensor *const b = bias(s, i);
+static bool is_projection(const struct ckpt_survey *s, size_t i, size_t query) {
+    const struct ckpt_tensor *const k = ckpt_survey_kernel(s, i), *const q =
+                                                                      ckpt_survey_kernel(s, query);
+    const struct ckpt_tensor *const b = ckpt_survey_bias(s, i);
     return k && q && k->ndim == 3 && q->ndim == 3 && k->shape[1] == q->shape[1] &&
-           k->shape[2] == q->shape[2] && k->dtype == q->dtype && !b == !bias(s, query) &&
-           (!b || (b->ndim == 2 && ends_as(k, b) && b->dtype == bias(s, query)->dtype));
+           k->shape[2] == q->shape[2] && k->dtype == q->dtype &&
+           !b == !ckpt_survey_bias(s, query) &&
+           (!b || (b->ndim == 2 && ckpt_survey_ends_as(k, b) &&
+                   b->dtype == ckpt_survey_bias(s, query)->dtype));
 }
 
 struct attention {
     size_t query, key, value, out;
 };
 
-static bool find_attention(const struct survey *s, size_t i, struct attention *a) {
-    *a = (struct attention){child(s, i, "query"), child(s, i, "key"), child(s, i, "value"),
-                            child(s, i, "out")};
-    const struct ckpt_tensor *const q = kernel(s, a->query), *const o = kernel(s, a->out);
+static bool find_attention(const struct ckpt_survey *s, size_t i, struct attention *a) {
+    *a = (struct attention){ckpt_survey_child(s, i, "query"), ckpt_survey_child(s, i, "key"),
+                            ckpt_survey_child(s, i, "value"), ckpt_survey_child(s, i, "out")};
+    const struct ckpt_tensor *const q = ckpt_survey_kernel(s, a->query), *const o =
+                                                                             ckpt_survey_kernel(
+                                                                                 s, a->out);
     return is_projection(s, a->query, a->query) && is_projection(s, a->key, a->query) &&
            is_projection(s, a->value, a->query) && o && o->ndim == 3 &&
            o->shape[0] == q->shape[1] && o->shape[1] == q->shape[2];
@@ -94,148 +58,61 @@ static bool find_attention(const struct survey *s, size_t i, struct attention *a
 
 /* PyTorch's takes as many features as its heads have in all, gives as many, and has no norms of its
  * own. Another one is four Linear. */
-static const char *attention_of(const struct survey *s, size_t i, const struct attention *a) {
-    const struct ckpt_tensor *const q = kernel(s, a->query), *const o = kernel(s, a->out);
+static const char *attention_of(const struct ckpt_survey *s, size_t i, const struct attention *a) {
+    const struct ckpt_tensor *const q = ckpt_survey_kernel(s, a->query), *const o =
+                                                                             ckpt_survey_kernel(
+                                                                                 s, a->out);
     const int64_t d = q->shape[0];
     if (q->shape[1] * q->shape[2] != d || o->shape[2] != d ||
-        !bias(s, a->out) != !bias(s, a->query) || child(s, i, "query_ln") != CKPT_MODULE_NONE ||
-        child(s, i, "key_ln") != CKPT_MODULE_NONE)
+        !ckpt_survey_bias(s, a->out) != !ckpt_survey_bias(s, a->query) ||
+        ckpt_survey_child(s, i, "query_ln") != CKPT_MODULE_NONE ||
+        ckpt_survey_child(s, i, "key_ln") != CKPT_MODULE_NONE)
         return NULL;
-    return kernel(s, a->key)->shape[0] == d && kernel(s, a->value)->shape[0] == d ? "mha"
-                                                                                  : "mha:kdim";
+    return ckpt_survey_kernel(s, a->key)->shape[0] == d &&
+                   ckpt_survey_kernel(s, a->value)->shape[0] == d
+               ? "mha"
+               : "mha:kdim";
 }
 
-static void decide_attention(struct survey *s, size_t i) {
+static void decide_attention(struct ckpt_survey *s, size_t i) {
     struct attention a;
     if (!find_attention(s, i, &a))
         return;
     const char *const packed = attention_of(s, i, &a);
     const size_t in[] = {a.query, a.key, a.value};
     for (size_t k = 0; k < 3; k++)
-        decide(s, in[k], packed ? "mha" : "linear", packed ? packed : "dense:first", "structure");
-    decide(s, a.out, "linear", "dense:last", "structure");
+        ckpt_survey_decide(s, in[k], packed ? "mha" : "linear", packed ? packed : "dense:2",
+                           "structure");
+    ckpt_survey_decide(s, a.out, "linear", "dense:1", "structure");
     if (packed)
-        decide(s, i, "mha", packed, "structure");
-}
-
-/* --- recurrent cells -------------------------------------------------------------------------- */
-
-#define GATES_MAX 4u
-static const struct cell_row {
-    const char *kind;
-    uint32_t gates;
-    const char *gate[2][GATES_MAX]; /* of the input, of the hidden state */
-    unsigned biases[2];             /* bit per gate: it has one */
-} cells[] = {
-    {"lstm", 4, {{"ii", "if", "ig", "io"}, {"hi", "hf", "hg", "ho"}}, {0, 15}},
-    {"gru", 3, {{"ir", "iz", "in"}, {"hr", "hz", "hn"}}, {7, 4}},
-};
-
-/* A Dense with a bias or none, of the same sizes as the first of its side. */
-static bool is_gate(const struct survey *s, size_t i, size_t first, bool has_bias) {
-    const struct ckpt_tensor *const k = kernel(s, i), *const f = kernel(s, first);
-    const struct ckpt_tensor *const b = bias(s, i);
-    return k && f && k->ndim == 2 && ends_as(k, f) && f->ndim == 2 && k->dtype == f->dtype &&
-           !b == !has_bias && (!b || (b->ndim == 1 && ends_as(k, b) && b->dtype == k->dtype));
-}
-
-static bool is_cell(const struct survey *s, size_t i, const struct cell_row *row) {
-    for (uint32_t side = 0; side < 2; side++) {
-        const size_t first = child(s, i, row->gate[side][0]);
-        for (uint32_t g = 0; g < row->gates; g++)
-            if (!is_gate(s, child(s, i, row->gate[side][g]), first, row->biases[side] >> g & 1))
-                return false;
-    }
-    const struct ckpt_tensor *const x = kernel(s, child(s, i, row->gate[0][0]));
-    const struct ckpt_tensor *const h = kernel(s, child(s, i, row->gate[1][0]));
-    return h->shape[0] == h->shape[1] && x->shape[1] == h->shape[1] && x->dtype == h->dtype;
-}
-
-static void decide_cell(struct survey *s, size_t i) {
-    for (size_t r = 0; r < sizeof cells / sizeof cells[0]; r++) {
-        const struct cell_row *const row = &cells[r];
-        if (!is_cell(s, i, row))
-            continue;
-        for (uint32_t side = 0; side < 2; side++)
-            for (uint32_t g = 0; g < row->gates; g++)
-                decide(s, child(s, i, row->gate[side][g]), row->kind, row->kind, "structure");
-    }
+        ckpt_survey_decide(s, i, "mha", packed, "structure");
 }
 
 /* --- modules with arrays of their own --------------------------------------------------------- */
 
-/* By the bias, which has the dimensions that go out. NULL: neither one in nor one out. */
-static const char *general_of(const struct ckpt_tensor *k, const struct ckpt_tensor *b) {
-    const uint32_t out = b ? b->ndim : 1;
-    if (b && !ends_as(k, b))
-        return NULL;
-    return out == k->ndim - 1 ? "dense:first" : out == 1 ? "dense:last" : NULL;
-}
-
-static bool has_length(const struct ckpt_tensor *b, int64_t n) {
-    return b && b->ndim == 1 && b->shape[0] == n;
-}
-
-/* [kernel, in, out], or [kernel, out, in] with transpose_kernel=True. */
-static const char *transposed_of(const struct ckpt_tensor *k, const struct ckpt_tensor *b) {
-    return b && !has_length(b, k->shape[k->ndim - 1]) ? "conv_transpose:kernel" : "conv_transpose";
-}
-
-static bool is_conv_transpose(const struct survey *s, size_t i) {
-    const struct ckpt_tensor *const k = kernel(s, i), *const b = bias(s, i);
-    return is_called(s, i, "transpose") || is_called(s, i, "deconv") ||
-           (b && !has_length(b, k->shape[k->ndim - 1]) && has_length(b, k->shape[k->ndim - 2]));
-}
-
-/* A kernel of more than two dimensions, which only names tell apart where the bias does not. */
-static void decide_kernel(struct survey *s, size_t i) {
-    const struct ckpt_tensor *const k = kernel(s, i), *const b = bias(s, i);
-    const char *const general = general_of(k, b);
-    if ((b && b->ndim > 1) || is_called(s, i, "dense") || is_called(s, i, "linear")) {
-        if (general && (b || is_called(s, i, "out")))
-            decide(s, i, "linear", general, "structure");
-    } else if (k->ndim > 5) {
-        return;
-    } else if (is_conv_transpose(s, i)) {
-        decide(s, i, "conv_transpose", transposed_of(k, b), "structure");
-    } else if (!b || has_length(b, k->shape[k->ndim - 1])) {
-        const bool told = k->ndim > 3 || is_called(s, i, "conv");
-        decide(s, i, "conv", "conv", told ? "structure" : "default");
-    }
-}
-
-/* -o kind= says linear, conv or conv_transpose; which way it lies, the shapes do. */
-static void refine_option(struct survey *s, size_t i) {
-    struct ckpt_decision *const d = &s->m.decision[i];
-    const struct ckpt_tensor *const k = kernel(s, i), *const b = bias(s, i);
-    if (!k || k->ndim < 3)
-        return;
-    if (strcmp(d->kind, "linear") == 0)
-        d->rule_kind = general_of(k, b);
-    else if (strcmp(d->kind, "conv_transpose") == 0)
-        d->rule_kind = transposed_of(k, b);
-}
-
-static void decide_module(struct survey *s, size_t i) {
-    const struct ckpt_tensor *const k = kernel(s, i);
-    const bool running = leaf(s, i, CKPT_LEAF_MEAN) && leaf(s, i, CKPT_LEAF_VAR);
+static void decide_module(struct ckpt_survey *s, size_t i) {
+    const struct ckpt_tensor *const k = ckpt_survey_kernel(s, i);
+    const bool running =
+        ckpt_survey_leaf(s, i, CKPT_LEAF_MEAN) && ckpt_survey_leaf(s, i, CKPT_LEAF_VAR);
     if (s->m.decision[i].kind)
-        refine_option(s, i);
+        ckpt_flax_refine_option(s, i);
     else if (k && k->ndim == 2)
-        decide(s, i, "linear", "linear", "structure");
+        ckpt_survey_decide(s, i, "linear", "linear", "structure");
     else if (k && k->ndim > 2)
-        decide_kernel(s, i);
-    else if (leaf(s, i, CKPT_LEAF_EMBEDDING))
-        decide(s, i, "embedding", "embedding", "structure");
+        ckpt_flax_decide_kernel(s, i);
+    else if (ckpt_survey_leaf(s, i, CKPT_LEAF_EMBEDDING))
+        ckpt_survey_decide(s, i, "embedding", "embedding", "structure");
     else if (running)
-        decide(s, i, "batch_norm", "batch_norm", "structure");
-    else if (leaf(s, i, CKPT_LEAF_SCALE))
-        decide(s, i, "norm", "norm", "structure");
+        ckpt_survey_decide(s, i, "batch_norm", "batch_norm", "structure");
+    else if (ckpt_survey_leaf(s, i, CKPT_LEAF_NEGATIVE_SLOPE))
+        ckpt_survey_decide(s, i, "prelu", "prelu", "structure");
+    else if (ckpt_survey_leaf(s, i, CKPT_LEAF_SCALE))
+        ckpt_survey_decide(s, i, "norm", "norm", "structure");
 }
 
 /* What was said by option is said of a module that is nobody's part. */
 static int decide_all(struct ckpt_build *b) {
-    CKPT_AUTO(survey) struct survey s = {0};
+    CKPT_AUTO(survey) struct ckpt_survey s = {0};
     int rc = begin(b, &s);
     if (rc == 0)
         rc = ckpt_decide_by_options(b, &s.m, false);
@@ -247,7 +124,7 @@ static int decide_all(struct ckpt_build *b) {
         if (said && strcmp(said, "other") == 0)
             continue;
         decide_attention(&s, i);
-        decide_cell(&s, i);
+        ckpt_flax_decide_cell(&s, i);
     }
     for (size_t i = 0; i < s.m.n; i++)
         if (!s.m.decision[i].kind || strcmp(s.m.decision[i].decided_by, "option") == 0)
@@ -291,9 +168,57 @@ static void take_statistics(struct ckpt_build *b) {
     }
 }
 
+/* WeightNorm and SpectralNorm keep scale, u or sigma under names made of the kernel's: linen's are
+ * "Dense_0/kernel/scale", nnx's "('kernel', 'sigma')". */
+static bool is_of_norm(struct ckpt_text key) {
+    static const char *const ends[] = {"/scale", "/u", "/sigma", "',)", "'u')", "'sigma')"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (ckpt_text_ends(key, ends[i]))
+            return true;
+    return false;
+}
+
+static int warn_normalised(struct ckpt_build *b) {
+    const struct ckpt_item *first = NULL;
+    size_t n = 0;
+    for (size_t i = 0; i < b->nitems; i++) {
+        if (!b->item[i].in_model || !is_of_norm(b->item[i].key))
+            continue;
+        first = first ? first : &b->item[i];
+        n++;
+    }
+    return n == 0 ? 0
+                  : ckpt_build_warn(b,
+                                    "WeightNorm's or SpectralNorm's arrays ('%.*s'; %zu in all): "
+                                    "the kernels that they are about are taken as stored, not as "
+                                    "normalised when they run: they load and compute something "
+                                    "else; fold the norm into the kernel before saving",
+                                    CKPT_TEXT_ARGS(first->key), n);
+}
+
+/* nnx keeps the state of random numbers (count and key, of Dropout and others) in the same tree: it
+ * is no parameter. */
+static void leave_random_state(struct ckpt_build *b) {
+    for (size_t i = 0; i < b->nitems; i++) {
+        struct ckpt_item *const item = &b->item[i];
+        const struct ckpt_text key = item->key;
+        if (!item->in_model || item->tensor->dtype != CKPT_DT_U32 ||
+            !(ckpt_text_ends(key, ".count") || ckpt_text_ends(key, ".key")) ||
+            !memmem(key.s, key.n, "rngs.", 5))
+            continue;
+        item->in_model = false;
+        item->torch_key = item->key = item->tensor->key;
+    }
+}
+
 int ckpt_decide_flax_modules(struct ckpt_build *b) {
     take_statistics(b);
-    const int rc = ckpt_flax_unstack(b);
+    leave_random_state(b);
+    int rc = ckpt_merge_items(b); /* while a stack's weights and factors are one array each */
+    if (rc == 0)
+        rc = warn_normalised(b);
+    if (rc == 0)
+        rc = ckpt_flax_unstack(b);
     return rc ? rc : decide_all(b);
 }
 

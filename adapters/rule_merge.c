@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "adapters/lora.h"
+#include "adapters/dialect.h"
 #include "adapters/rule.h"
 #include "adapters/weight_norm.h"
 
@@ -271,13 +272,13 @@ static int warn_originals(struct merge *m) {
 }
 
 static int warn_scale(struct merge *m) {
-    return m->nlora == 0
+    const char *const why = m->b->dialect ? m->b->dialect->lora : NULL;
+    return m->nlora == 0 || !why
                ? 0
                : ckpt_build_warn(m->b,
                                  "LoRA's factors are added to %zu weights with the scale 1, as "
-                                 "openpi's own configurations have it (alpha is the rank); the "
-                                 "checkpoint does not tell; lora=refuse refuses it",
-                                 m->nlora);
+                                 "%s; the checkpoint does not tell; lora=refuse refuses it",
+                                 m->nlora, why);
 }
 
 int ckpt_merge_items(struct ckpt_build *b) {

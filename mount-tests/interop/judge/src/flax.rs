@@ -1,4 +1,5 @@
-//! The model of fixtures/flax in burn: every layer that dialect=flax knows, under the names that the test gives them.
+//! The models of fixtures/flax in burn: every layer that dialect=flax knows, under the names that the test gives them. Those of linen
+//! and of nnx differ in one layer.
 use crate::store::{plain, report};
 use burn::module::Module;
 use burn::nn::attention::{MhaInput, MultiHeadAttention, MultiHeadAttentionConfig};
@@ -19,6 +20,8 @@ struct Model {
     bare: Linear,
     heads: Linear,
     project: Linear,
+    general: Linear,
+    lora: Option<Linear>,
     conv1: Conv1d,
     conv2: Conv2d,
     conv3: Conv3d,
@@ -33,11 +36,15 @@ struct Model {
     batch_norm: BatchNorm,
     attention: MultiHeadAttention,
     lstm: Lstm,
+    fast: Lstm,
     gru: Gru,
+    mgu: Option<Gru>,
+    simple: Rnn,
+    prelu: PRelu,
     layers: Vec<Block>,
 }
 
-fn build() -> Model {
+fn build(nnx: bool) -> Model {
     let d = Device::default();
     let linear = |i, o| LinearConfig::new(i, o).init(&d);
     Model {
@@ -45,6 +52,8 @@ fn build() -> Model {
         bare: LinearConfig::new(8, 4).with_bias(false).init(&d),
         heads: linear(8, 6),
         project: linear(6, 4),
+        general: linear(6, 4),
+        lora: nnx.then(|| linear(8, 6)),
         conv1: Conv1dConfig::new(8, 4, 3).with_padding(PaddingConfig1d::Explicit(1, 1)).init(&d),
         conv2: Conv2dConfig::new([4, 6], [3, 2]).with_groups(2).init(&d),
         conv3: Conv3dConfig::new([2, 2], [2, 2, 2]).init(&d),
@@ -59,7 +68,11 @@ fn build() -> Model {
         batch_norm: BatchNormConfig::new(8).init(&d),
         attention: MultiHeadAttentionConfig::new(8, 2).init(&d),
         lstm: LstmConfig::new(8, 6, true).init(&d),
+        fast: LstmConfig::new(8, 6, true).init(&d),
         gru: GruConfig::new(8, 6, true).init(&d),
+        mgu: (!nnx).then(|| GruConfig::new(8, 6, true).init(&d)),
+        simple: RnnConfig::new(8, 6, true).init(&d),
+        prelu: PReluConfig::new().init(&d),
         layers: (0..3).map(|_| Block { fc: linear(8, 8), norm: LayerNormConfig::new(8).init(&d) }).collect(),
     }
 }
@@ -91,13 +104,15 @@ fn forward(m: &Model) -> Tensor<1> {
     let heads = m.heads.forward(x.clone());
     let ids: Vec<i64> = (0..10).map(|i| 3 * i % 10).collect();
     let ids = Tensor::<2, Int>::from_data(TensorData::new(ids, [2, 5]), &Device::default());
+    let rest = [m.lora.as_ref().map(|m| flat(m.forward(x.clone()))), m.mgu.as_ref().map(|m| flat(m.forward(x.clone(), None)))];
     let layers = m.layers.iter().fold(x.clone(), |x, b| x.clone() + b.norm.forward(b.fc.forward(x)));
     Tensor::cat(
         vec![
             flat(m.dense.forward(x.clone())),
             flat(m.bare.forward(x.clone())),
             flat(heads.clone()),
-            flat(m.project.forward(heads)),
+            flat(m.project.forward(heads.clone())),
+            flat(m.general.forward(heads)),
             flat(channel_last(m.conv1.forward(channel_first(x.clone())))),
             flat(channel_last(m.conv2.forward(channel_first(ramp([2, 5, 4, 4]))))),
             flat(channel_last(m.conv3.forward(channel_first(ramp([1, 3, 3, 3, 2]))))),
@@ -112,15 +127,21 @@ fn forward(m: &Model) -> Tensor<1> {
             flat(channel_last(m.batch_norm.forward(channel_first(x.clone())))),
             flat(m.attention.forward(MhaInput::self_attn(x.clone())).context),
             flat(m.lstm.forward(x.clone(), None).0),
-            flat(m.gru.forward(x, None)),
+            flat(m.fast.forward(x.clone(), None).0),
+            flat(m.gru.forward(x.clone(), None)),
+            flat(m.simple.forward(x.clone(), None).0),
+            flat(m.prelu.forward(x)),
             flat(layers),
-        ],
+        ]
+        .into_iter()
+        .chain(rest.into_iter().flatten())
+        .collect(),
         0,
     )
 }
 
-pub fn flax(file: &str) {
-    let mut m = build();
+pub fn flax(file: &str, nnx: bool) {
+    let mut m = build(nnx);
     let r = plain(&mut m, file, false);
     report(&r, || forward(&m));
 }

@@ -23,7 +23,8 @@
 //!   judge linears FILE D HEADS KDIM VDIM                                no burn layer: a user's struct of four Linear
 //!   judge lstm|gru|rnn|bilstm|bigru|birnn FILE IN HIDDEN [LAYERS]       one layer, or Vec of LAYERS at the file's root
 //!   judge norms  FILE D tuple|vec                                       the ten layers of `norms` as a tuple, or as Vec<enum>
-//!   judge flax   FILE                                                 the model of fixtures/flax (flax.rs)
+//!   judge flax   FILE                                                 the model of fixtures/flax (flax.rs), linen
+//!   judge flax-nnx FILE                                               the same of nnx
 //!   judge names                                                         parameter names and shapes of common burn layers
 //!
 //! Bytes (bytes.rs)
@@ -72,7 +73,8 @@ fn main() {
         (Some("bigru"), r) if r.len() == 3 || r.len() == 4 => layers::recurrent::<BiGru>(r),
         (Some("birnn"), r) if r.len() == 3 || r.len() == 4 => layers::recurrent::<BiRnn>(r),
         (Some("norms"), r) if r.len() == 3 => layers::norms(r),
-        (Some("flax"), [f]) => flax::flax(f),
+        (Some("flax"), [f]) => flax::flax(f, false),
+        (Some("flax-nnx"), [f]) => flax::flax(f, true),
         (Some("names"), []) => layers::names(),
         (Some("dump"), [f, w @ ..]) => bytes::dump(f, w),
         (Some("raw"), [f, n, w @ ..]) => bytes::raw(f, n, w),
