@@ -12,6 +12,18 @@ static int fail_memory(struct ckpt_err *err) {
     return ckpt_fail_memory(err, "reading the names of arrays");
 }
 
+uint64_t ckpt_kvstore_room(const struct ckpt_kvstore *s) {
+    const uint64_t used = s->arena->used + s->n * sizeof *s->entries + s->held;
+    return used < CKPT_LIMIT_MEMORY ? CKPT_LIMIT_MEMORY - used : 0;
+}
+
+int ckpt_kvstore_fail_room(const struct ckpt_kvstore *s, struct ckpt_err *err) {
+    return ckpt_fail(err, -E2BIG,
+                     "reading its keys, of which %zu were read, would take more than %u MiB of "
+                     "memory (limit of memory)",
+                     s->n, CKPT_LIMIT_MEMORY >> 20);
+}
+
 int ckpt_kvstore_add(struct ckpt_kvstore *s, struct ckpt_text key, struct ckpt_stored value,
                      struct ckpt_err *err) {
     if (s->n >= CKPT_LIMIT_KV_KEYS)
@@ -20,6 +32,8 @@ int ckpt_kvstore_add(struct ckpt_kvstore *s, struct ckpt_text key, struct ckpt_s
     if (s->key_bytes > CKPT_LIMIT_KV_KEY_BYTES)
         return ckpt_fail(err, -E2BIG, "its keys have more than %u bytes (limit of key bytes)",
                          CKPT_LIMIT_KV_KEY_BYTES);
+    if (key.n + sizeof *s->entries >= ckpt_kvstore_room(s))
+        return ckpt_kvstore_fail_room(s, err);
     const struct ckpt_text copy = ckpt_text_copy(s->arena, key.s, key.n);
     if (!copy.s || !ckpt_array_grow(&s->entries, s->n, &s->cap, sizeof *s->entries))
         return fail_memory(err);

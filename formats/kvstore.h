@@ -26,6 +26,7 @@ struct ckpt_kvstore {
     struct ckpt_kv *entries; /* ascending by key; freed by fini */
     size_t n, cap;
     uint64_t key_bytes; /* of all keys */
+    uint64_t held;      /* bytes that whoever fills it has beside it */
     struct ckpt_arena *arena;
 };
 
@@ -33,6 +34,10 @@ struct ckpt_kvstore {
  * copied, the value is not. -E2BIG: beyond the limits. */
 int ckpt_kvstore_add(struct ckpt_kvstore *s, struct ckpt_text key, struct ckpt_stored value,
                      struct ckpt_err *err) CKPT_CHECKED;
+/* Bytes that are left of the limit of memory, for all that is made while the store is filled. */
+uint64_t ckpt_kvstore_room(const struct ckpt_kvstore *s);
+/* -E2BIG: there is not enough. */
+int ckpt_kvstore_fail_room(const struct ckpt_kvstore *s, struct ckpt_err *err);
 /* -EINVAL names a key that is there twice. */
 int ckpt_kvstore_sort(struct ckpt_kvstore *s, struct ckpt_err *err) CKPT_CHECKED;
 void ckpt_kvstore_fini(struct ckpt_kvstore *s);

@@ -59,7 +59,7 @@
 #define CKPT_LIMIT_OCDBT_MANIFEST_BYTES (16u << 20) /* decoded */
 #define CKPT_LIMIT_OCDBT_NODE_BYTES (128u << 20)    /* one node, decoded; orbax' own is 100 MB */
 #define CKPT_LIMIT_OCDBT_BYTES (512u << 20)         /* all nodes, decoded */
-#define CKPT_LIMIT_OCDBT_NODES 1000000u
+#define CKPT_LIMIT_OCDBT_NODES 100000u
 #define CKPT_LIMIT_OCDBT_ENTRIES 1048576u             /* of one node, as in its format */
 #define CKPT_LIMIT_OCDBT_PATH 65535u                  /* bytes of a path or key, as in its format */
 #define CKPT_LIMIT_ZARR_METADATA (1u << 20)           /* the JSON of one array */

@@ -66,13 +66,17 @@ static int unwrap(struct reader *r, const struct ckpt_stored *at, enum ckpt_ocdb
                        "has %" PRIu64 " bytes, the limit is %" PRIu64
                        " (limit of a database's node or manifest)",
                        at->length, limit);
+    const uint64_t room = ckpt_kvstore_room(r->store);
+    if (rc == 0 && at->length >= room)
+        rc = ckpt_kvstore_fail_room(r->store, r->err);
     if (rc)
         return rc;
     CKPT_AUTO(free) uint8_t *bytes = malloc((size_t)at->length + 1);
     if (!bytes)
         return fail_memory(r);
+    const uint64_t most = room - at->length < limit ? room - at->length : limit;
     rc = ckpt_stored_read(at, bytes, NULL, r->err);
-    return rc ? rc : ckpt_ocdbt_unwrap(bytes, (size_t)at->length, magic, limit, body, n, r->err);
+    return rc ? rc : ckpt_ocdbt_unwrap(bytes, (size_t)at->length, magic, most, body, n, r->err);
 }
 
 /* --- the tree --------------------------------------------------------------------------------- */
@@ -109,6 +113,8 @@ static int add_value(struct reader *r, const struct ckpt_ocdbt_node *node,
     const int rc = e->value ? 0 : file_of(r, node->files.file[e->ref.file].path, &file);
     value.file = file;
     if (e->value) {
+        if (value.length >= ckpt_kvstore_room(s))
+            return ckpt_kvstore_fail_room(s, r->err);
         value.data = ckpt_arena_alloc(s->arena, (size_t)value.length + 1);
         if (!value.data)
             return fail_memory(r);
@@ -135,17 +141,21 @@ static int walk_entry(struct reader *r, const struct place *at, const struct ckp
 }
 
 static int walk_node(struct reader *r, const struct place *at, const uint8_t *body, size_t n) {
-    CKPT_AUTO(arena) struct ckpt_arena arena = {0};
+    CKPT_AUTO(arena) struct ckpt_arena arena = {.limit = ckpt_kvstore_room(r->store) + 1};
     struct ckpt_ocdbt_node node;
     int rc = ckpt_ocdbt_parse_node(body, n, at->base, &arena, &node, r->err);
+    if (rc == -ENOMEM && arena.exceeded)
+        rc = ckpt_kvstore_fail_room(r->store, r->err);
     if (rc == 0 && node.height != at->height)
         rc = ckpt_fail(r->err, -EINVAL, "has height %u, expected %u: it is damaged", node.height,
                        at->height);
     if (rc)
         return ckpt_fail_in(r->err, "the node at byte %" PRIu64 " of %.*s", at->offset,
                             CKPT_TEXT_ARGS(at->path));
+    r->store->held += arena.used;
     for (size_t i = 0; rc == 0 && i < node.n; i++)
         rc = walk_entry(r, at, &node, &node.entry[i]);
+    r->store->held -= arena.used;
     return rc;
 }
 
@@ -168,7 +178,10 @@ static int walk(struct reader *r, const struct place *at) {
         return ckpt_fail(r->err, -E2BIG,
                          "its nodes have more than %u bytes (limit of database bytes)",
                          CKPT_LIMIT_OCDBT_BYTES);
-    return walk_node(r, at, body, n);
+    r->store->held += n;
+    rc = walk_node(r, at, body, n);
+    r->store->held -= n;
+    return rc;
 }
 
 /* --- the manifest ----------------------------------------------------------------------------- */

@@ -374,7 +374,15 @@ static int read_directory(struct ckpt_checkpoint *c, const char *source,
         return resolved ? fail_memory(&r)
                         : ckpt_fail(r.err, -errno, "cannot find it: %s", strerror(errno));
     c->format = ckpt_format_orbax.name;
-    return read_directory_at(&r, directory);
+    c->arena.limit = CKPT_LIMIT_MEMORY;
+    const int rc = read_directory_at(&r, directory);
+    c->arena.limit = 0;
+    return rc == -ENOMEM && c->arena.exceeded
+               ? ckpt_fail(r.err, -E2BIG,
+                           "%zu of its arrays, and what it says of them, take more than %u MiB of "
+                           "memory (limit of memory)",
+                           c->ntensors, CKPT_LIMIT_MEMORY >> 20)
+               : rc;
 }
 
 const struct ckpt_format ckpt_format_orbax = {"orbax", true, detect, read_directory};

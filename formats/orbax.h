@@ -75,7 +75,8 @@ struct ckpt_orbax_metadata {
     bool is_complete; /* store_array_data_equal_to_fill_value */
 };
 
-int ckpt_orbax_parse_metadata(const void *json, size_t n, struct ckpt_arena *a,
+/* Both overwrite the text: it is unescaped where it stands. */
+int ckpt_orbax_parse_metadata(char *json, size_t n, struct ckpt_arena *a,
                               struct ckpt_orbax_metadata *out, struct ckpt_err *err) CKPT_CHECKED;
 
 /* name -> text, of _strings.json. */
@@ -84,7 +85,7 @@ struct ckpt_orbax_strings {
     struct ckpt_text *text; /* in the arena */
     size_t n;
 };
-int ckpt_orbax_parse_strings(const void *json, size_t n, struct ckpt_arena *a,
+int ckpt_orbax_parse_strings(char *json, size_t n, struct ckpt_arena *a,
                              struct ckpt_orbax_strings *out, struct ckpt_err *err) CKPT_CHECKED;
 
 /* Whether _CHECKPOINT_METADATA says that saving began and never ended. What can't be read says

@@ -247,22 +247,40 @@ static int add_leaf(struct ckpt_orbax_item *it, const struct ckpt_orbax_leaf *le
                                               : ckpt_orbax_add_array(it, path, name);
 }
 
-static int read_described(struct ckpt_orbax_item *it, struct ckpt_text json) {
+/* Both texts are freed before arrays are looked at; until then what is made of them must fit beside
+ * them. */
+static int read_metadata(struct ckpt_orbax_item *it, struct ckpt_orbax_metadata *out,
+                         bool *is_there) {
     CKPT_AUTO(arena) struct ckpt_arena scratch = {0};
+    struct ckpt_text json;
+    int rc = read_file(it, METADATA, &scratch, &json);
+    *is_there = rc == 0 && json.s;
+    if (!*is_there)
+        return rc;
+    it->c->arena.limit -= json.n;
+    rc = ckpt_orbax_parse_metadata((char *)(uintptr_t)json.s, json.n, &it->c->arena, out, it->err);
+    it->c->arena.limit += json.n;
+    return rc ? ckpt_fail_in(it->err, METADATA) : 0;
+}
+
+static int read_strings(struct ckpt_orbax_item *it, struct ckpt_orbax_strings *out) {
+    CKPT_AUTO(arena) struct ckpt_arena scratch = {0};
+    struct ckpt_text json;
+    int rc = read_file(it, STRINGS, &scratch, &json);
+    if (rc || !json.s)
+        return rc;
+    it->c->arena.limit -= json.n;
+    rc = ckpt_orbax_parse_strings((char *)(uintptr_t)json.s, json.n, &it->c->arena, out, it->err);
+    it->c->arena.limit += json.n;
+    return rc ? ckpt_fail_in(it->err, STRINGS) : 0;
+}
+
+static int read_described(struct ckpt_orbax_item *it, const struct ckpt_orbax_metadata *m) {
     struct ckpt_orbax_strings strings = {0};
-    struct ckpt_orbax_metadata m;
-    struct ckpt_text text;
-    int rc = ckpt_orbax_parse_metadata(json.s, json.n, &it->c->arena, &m, it->err);
-    if (rc)
-        return ckpt_fail_in(it->err, METADATA);
-    it->is_complete = m.is_complete;
-    rc = read_file(it, STRINGS, &scratch, &text);
-    if (rc == 0 && text.s) {
-        rc = ckpt_orbax_parse_strings(text.s, text.n, &it->c->arena, &strings, it->err);
-        rc = rc ? ckpt_fail_in(it->err, STRINGS) : 0;
-    }
-    for (size_t i = 0; rc == 0 && i < m.n; i++)
-        rc = add_leaf(it, &m.leaf[i], &strings);
+    int rc = read_strings(it, &strings);
+    it->is_complete = m->is_complete;
+    for (size_t i = 0; rc == 0 && i < m->n; i++)
+        rc = add_leaf(it, &m->leaf[i], &strings);
     ckpt_strmap_fini(&strings.map);
     return rc;
 }
@@ -377,18 +395,18 @@ static int open_store(struct ckpt_orbax_item *it) {
 
 int ckpt_orbax_read_item(struct ckpt_checkpoint *c, const struct ckpt_open_options *options,
                          const char *directory, const char *name, struct ckpt_err *err) {
-    CKPT_AUTO(arena) struct ckpt_arena scratch = {0};
     CKPT_AUTO(item)
     struct ckpt_orbax_item it = {
         .c = c, .options = options, .directory = directory, .name = name, .err = err};
-    struct ckpt_text json;
+    struct ckpt_orbax_metadata m;
+    bool is_described = false;
     int rc = open_store(&it);
     if (rc == 0)
-        rc = read_file(&it, METADATA, &scratch, &json);
+        rc = read_metadata(&it, &m, &is_described);
     if (rc)
         return rc;
-    if (json.s)
-        return read_described(&it, json);
+    if (is_described)
+        return read_described(&it, &m);
     return ckpt_flax_is(directory, "checkpoint") ? ckpt_flax_read(&it, directory, "checkpoint")
                                                  : read_by_names(&it);
 }

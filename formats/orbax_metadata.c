@@ -140,11 +140,11 @@ static int finish(struct parser *p, int rc) {
     return token < 0 ? token : 0;
 }
 
-int ckpt_orbax_parse_metadata(const void *json, size_t n, struct ckpt_arena *a,
+int ckpt_orbax_parse_metadata(char *json, size_t n, struct ckpt_arena *a,
                               struct ckpt_orbax_metadata *out, struct ckpt_err *err) {
     CKPT_AUTO(parser) struct parser p = {.arena = a, .err = err, .out = out};
     *out = (struct ckpt_orbax_metadata){0};
-    ckpt_json_init(&p.j, json, n, CKPT_LIMIT_JSON_DEPTH, err);
+    ckpt_json_init_in_place(&p.j, json, n, CKPT_LIMIT_JSON_DEPTH, err);
     return finish(&p, ckpt_json_read_object(&p.j, "it", metadata_member, &p));
 }
 
@@ -159,6 +159,9 @@ struct strings {
 static int string_member(void *user, struct ckpt_text key) {
     struct strings *const s = user;
     struct ckpt_orbax_strings *const out = s->out;
+    if (out->n == CKPT_LIMIT_TENSORS)
+        return ckpt_fail(s->p.err, -E2BIG, "more than %u strings (limit of tensors)",
+                         CKPT_LIMIT_TENSORS);
     const struct ckpt_text name = ckpt_text_copy(s->p.arena, key.s, key.n);
     struct ckpt_text *const list = grow(s->p.arena, out->text, out->n, &s->cap, sizeof *list);
     if (!name.s || !list)
@@ -169,10 +172,10 @@ static int string_member(void *user, struct ckpt_text key) {
     return ckpt_json_read_text(&s->p.j, "a string", s->p.arena, &out->text[out->n++]);
 }
 
-int ckpt_orbax_parse_strings(const void *json, size_t n, struct ckpt_arena *a,
+int ckpt_orbax_parse_strings(char *json, size_t n, struct ckpt_arena *a,
                              struct ckpt_orbax_strings *out, struct ckpt_err *err) {
     struct strings s = {.p = {.arena = a, .err = err}, .out = out};
-    ckpt_json_init(&s.p.j, json, n, CKPT_LIMIT_JSON_DEPTH, err);
+    ckpt_json_init_in_place(&s.p.j, json, n, CKPT_LIMIT_JSON_DEPTH, err);
     const int rc = finish(&s.p, ckpt_json_read_object(&s.p.j, "it", string_member, &s));
     parser_fini(&s.p);
     return rc;

@@ -9,7 +9,8 @@ FACTOR times its target ends the run with exit code 1. MOUNT_CKPT names the bina
 import argparse, json, os, resource, statistics, struct, subprocess, sys, tempfile, time, zlib
 
 sys.dont_write_bytecode = True
-import orbax_made
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "mount"))
+import orbax_file
 
 BINARY = os.environ.get("MOUNT_CKPT", "build-release/mount.ckpt")
 REBUILD = b"ctorch._utils\n_rebuild_tensor_v2\n"
@@ -91,12 +92,31 @@ def make_shards(folder, n=1500):
         json.dump({"weight_map": {f"t{i}": f"m-{i:05}.safetensors" for i in range(n)}}, f)
 
 
+def write_files(folder, files):
+    """{name below the folder: bytes}"""
+    for name, data in files.items():
+        os.makedirs(os.path.dirname(f"{folder}/{name}"), exist_ok=True)
+        with open(f"{folder}/{name}", "wb") as f:
+            f.write(data)
+
+
+def orbax_files(arrays, database=True):
+    """A checkpoint of Orbax: {path, a tuple of names: (shape, bytes of float32, or None for no chunk: the fill value)}."""
+    values = {}
+    for path, (shape, data) in arrays.items():
+        name = ".".join(path)
+        values[name + "/.zarray"] = orbax_file.zarray(shape, shape)
+        if data is not None:
+            values[name + "/" + ".".join("0" * len(shape))] = data
+    return (orbax_file.store(values, inline=1000) if database else values) | {"_METADATA": orbax_file.described({p: "np.ndarray" for p in arrays})}
+
+
 def make_orbax(database, folders, n=10_000):
     """As networks are: kernels, and small vectors beside them."""
     shape = lambda i: (16, 16) if i % 4 == 0 else (16,)
     arrays = {("params", f"layer_{i // 10}", f"part_{i % 10}"): (shape(i), b"\0" * 4 * 16 ** len(shape(i))) for i in range(n)}
-    orbax_made.database(database, arrays)
-    orbax_made.folders(folders, arrays)
+    write_files(database, orbax_files(arrays))
+    write_files(folders, orbax_files(arrays, False))
 
 
 def run(args, before=None):

@@ -12,7 +12,7 @@ import json, os, resource, struct, sys, tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "bench"))
 sys.dont_write_bytecode = True
-import opening
+import opening, orbax_file
 
 BINARY = os.environ.get("MOUNT_CKPT", "build/mount.ckpt")
 MIB = 256
@@ -233,6 +233,44 @@ def shards_of_one_index(folder, n=3_000_000):
     safetensors(f"{folder}/m", [entry("t", 0, 1)], nbytes=1)
     with open(f"{folder}/model.safetensors.index.json", "w") as f:
         f.write('{"weight_map":{"t":"m",' + ",".join(f'"{i:x}":"m"' for i in range(n)) + "}}")
+
+
+@case
+def orbax_most_arrays(folder, n=100_000):
+    """Of a hundred kinds, each array a chunk."""
+    arrays = {("l", str(i // 10), f"part_{i % 10}"): ((i % 100 + 1,), bytes(4 * (i % 100 + 1))) for i in range(n)}
+    opening.write_files(folder, opening.orbax_files(arrays))
+
+
+@case
+def orbax_most_kinds(folder, n=100_000):
+    """No two arrays have the same metadata."""
+    opening.write_files(folder, opening.orbax_files({("l", str(i // 10), f"part_{i % 10}"): ((i + 1,), None) for i in range(n)}))
+
+
+@case
+def orbax_most_keys(folder, n=1_000_000):
+    opening.write_files(folder, orbax_file.store({b"%x" % i: b"" for i in range(n)}))
+
+
+@case
+def orbax_largest_values(folder, n=24):
+    """96 MiB in one node."""
+    opening.write_files(folder, orbax_file.store({b"%02x" % i: bytes(4 << 20) for i in range(n)}, inline=4 << 20))
+
+
+@case
+def orbax_largest_description(folder, n=37_000):
+    """100 MB of paths of empty names."""
+    path = ",".join(['{"key":""}'] * 250)
+    leaves = ",".join(f'"{i}":{{"key_metadata":[{path}]}}' for i in range(n))
+    opening.write_files(folder, opening.orbax_files({("a",): ((1,), None)}) | {"_METADATA": f'{{"tree_metadata":{{{leaves}}}}}'.encode()})
+
+
+@case
+def orbax_most_strings(folder, n=8_000_000):
+    strings = "{" + ",".join(f'"{i:x}":""' for i in range(n)) + "}"
+    opening.write_files(folder, opening.orbax_files({("a",): ((1,), None)}) | {"_strings.json": strings.encode()})
 
 
 def measure(arguments):
