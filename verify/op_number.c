@@ -167,7 +167,7 @@ static const struct {
 };
 
 static int compare(struct ckpt_call *c, struct ckpt_err *err) {
-    struct ckpt_scalar a, b;
+    struct ckpt_scalar a = {0}, b = {0};
     size_t k = 0;
     const int rc = take_two(c, &a, &b, err);
     while (strcmp(comparisons[k].name, c->op->name) != 0)
