@@ -125,6 +125,9 @@ extern const struct ckpt_op_family ckpt_family_random;
 extern const struct ckpt_op_family ckpt_family_join;
 extern const struct ckpt_op_family ckpt_family_repeat;
 extern const struct ckpt_op_family ckpt_family_pad;
+extern const struct ckpt_op_family ckpt_family_index;
+extern const struct ckpt_op_family ckpt_family_gather;
+extern const struct ckpt_op_family ckpt_family_where;
 
 const struct ckpt_op *ckpt_op_at(size_t i);                /* of all; NULL: no more */
 const struct ckpt_op *ckpt_op_find(struct ckpt_text name); /* its first row; NULL: none */

@@ -38,6 +38,9 @@ static const struct ckpt_op_family *const families[] = {
     &ckpt_family_join,
     &ckpt_family_repeat,
     &ckpt_family_pad,
+    &ckpt_family_index,
+    &ckpt_family_gather,
+    &ckpt_family_where,
 };
 /* clang-format on */
 
