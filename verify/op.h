@@ -105,6 +105,7 @@ extern const struct ckpt_op_family ckpt_family_shuffle;
 extern const struct ckpt_op_family ckpt_family_upsample;
 extern const struct ckpt_op_family ckpt_family_view;
 extern const struct ckpt_op_family ckpt_family_arithmetic;
+extern const struct ckpt_op_family ckpt_family_count;
 extern const struct ckpt_op_family ckpt_family_product;
 extern const struct ckpt_op_family ckpt_family_einsum;
 extern const struct ckpt_op_family ckpt_family_scan;

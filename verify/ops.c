@@ -16,6 +16,7 @@ static const struct ckpt_op_family *const families[] = {
     &ckpt_family_upsample,
     &ckpt_family_view,
     &ckpt_family_arithmetic,
+    &ckpt_family_count,
     &ckpt_family_einsum,
     &ckpt_family_product,
     &ckpt_family_extreme,
