@@ -45,14 +45,18 @@ static struct ckpt_array array_of(const cJSON *t) {
     cJSON_ArrayForEach(v, get(t, "shape")) {
         shape[ndim++] = (int64_t)v->valuedouble;
     }
-    const bool ints = strcmp(get(t, "dtype")->valuestring, "I64") == 0;
+    const char *const name = get(t, "dtype")->valuestring;
+    const enum ckpt_dtype dtype = !strcmp(name, "I64")    ? CKPT_DT_I64
+                                  : !strcmp(name, "BOOL") ? CKPT_DT_BOOL
+                                                          : CKPT_DT_F32;
     struct ckpt_array a;
-    assert_int_equal(ckpt_array_new(&a, NULL, ints ? CKPT_DT_I64 : CKPT_DT_F32, shape, ndim, NULL),
-                     0);
+    assert_int_equal(ckpt_array_new(&a, NULL, dtype, shape, ndim, NULL), 0);
     size_t i = 0;
     cJSON_ArrayForEach(v, get(t, "data")) {
-        if (ints)
+        if (dtype == CKPT_DT_I64)
             ckpt_array_i64(&a)[i++] = (int64_t)v->valuedouble;
+        else if (dtype == CKPT_DT_BOOL)
+            ckpt_array_bool(&a)[i++] = (uint8_t)v->valuedouble;
         else
             ckpt_array_f32(&a)[i++] = (float)v->valuedouble;
     }
