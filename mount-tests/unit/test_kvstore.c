@@ -149,6 +149,20 @@ static void test_no_folder(void **state) {
     assert_non_null(strstr(err.text, "cannot list the folder"));
 }
 
+/* What is held beside the store counts. */
+static void test_memory(void **state) {
+    struct folder *const f = *state;
+    struct ckpt_err err = {0};
+    const struct ckpt_stored value = ckpt_stored_memory("", 0);
+    assert_int_equal(ckpt_kvstore_room(&f->store), CKPT_LIMIT_MEMORY);
+    f->store.held = CKPT_LIMIT_MEMORY - 1 - 2 * sizeof(struct ckpt_kv);
+    assert_int_equal(ckpt_kvstore_add(&f->store, CKPT_TEXT("a"), value, &err), 0);
+    assert_int_equal(ckpt_kvstore_add(&f->store, CKPT_TEXT("b"), value, &err), -E2BIG);
+    assert_non_null(strstr(err.text, "limit of memory"));
+    f->store.held = 0;
+    assert_int_equal(ckpt_kvstore_add(&f->store, CKPT_TEXT("b"), value, &err), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_files, setup, teardown),
@@ -156,6 +170,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_what_is_no_file, setup, teardown),
         cmocka_unit_test_setup_teardown(test_depth, setup, teardown),
         cmocka_unit_test_setup_teardown(test_no_folder, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_memory, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
