@@ -99,6 +99,8 @@ extern const struct ckpt_op_family ckpt_family_layer;
 extern const struct ckpt_op_family ckpt_family_conv;
 extern const struct ckpt_op_family ckpt_family_norm;
 extern const struct ckpt_op_family ckpt_family_pool;
+extern const struct ckpt_op_family ckpt_family_rnn_cell;
+extern const struct ckpt_op_family ckpt_family_rnn;
 extern const struct ckpt_op_family ckpt_family_encoder;
 extern const struct ckpt_op_family ckpt_family_attention;
 extern const struct ckpt_op_family ckpt_family_shuffle;
@@ -222,6 +224,5 @@ int ckpt_op_linear(struct ckpt_call *c, struct ckpt_err *err);
 int ckpt_op_embedding(struct ckpt_call *c, struct ckpt_err *err);
 int ckpt_op_flatten(struct ckpt_call *c, struct ckpt_err *err);
 int ckpt_op_prelu(struct ckpt_call *c, struct ckpt_err *err);
-int ckpt_op_rnn(struct ckpt_call *c, struct ckpt_err *err); /* by c->op->name */
 
 #endif

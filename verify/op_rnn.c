@@ -7,7 +7,8 @@
  *                                            | step t
  *     h [B, h]     --w_hh, b_hh--> [B, gates * h] + --> h of the step --> out[t, :, direction]
  *
- * The steps of the second direction run from the last to the first.
+ * The steps of the second direction run from the last to the first. An LSTM with projections has a
+ * fifth parameter, w_hr [p, h], by which each step's h becomes a state of p elements.
  */
 #include <cblas.h>
 #include <errno.h>
@@ -74,8 +75,9 @@ struct rnn {
     const struct kind *kind;
     const struct ckpt_arg *params; /* the list */
     int64_t steps, batch, hidden, layers, directions;
+    int64_t state; /* elements of h that are kept: `hidden`, but for projections */
     bool biases;
-    struct ckpt_array h, cell; /* final states [layers * directions, B, h], initial ones before */
+    struct ckpt_array h, cell; /* final states [layers * directions, B, ...], initial ones before */
 };
 
 static void rnn_fini(struct rnn *r) {
@@ -87,6 +89,7 @@ CKPT_DEFINE_AUTO(rnn, struct rnn, rnn_fini)
 /* The parameters of one layer and direction. */
 struct weights {
     struct ckpt_array ih, hh, bias_ih, bias_hh;
+    struct ckpt_array hr; /* empty: no projection */
 };
 
 static void weights_fini(struct weights *w) {
@@ -94,6 +97,7 @@ static void weights_fini(struct weights *w) {
     ckpt_array_fini(&w->hh);
     ckpt_array_fini(&w->bias_ih);
     ckpt_array_fini(&w->bias_hh);
+    ckpt_array_fini(&w->hr);
 }
 CKPT_DEFINE_AUTO(weights, struct weights, weights_fini)
 
@@ -114,16 +118,28 @@ static int load(const struct rnn *r, int64_t at, const char *what, const int64_t
                      ckpt_array_shape_text(&expected, text[1], sizeof(text[1])));
 }
 
+static bool projects(const struct rnn *r) {
+    return r->state != r->hidden;
+}
+
+/* Parameters of a layer and direction. */
+static int64_t each(const struct rnn *r) {
+    return (r->biases ? 4 : 2) + (projects(r) ? 1 : 0);
+}
+
 static int weights_load(const struct rnn *r, int64_t block, int64_t in, struct weights *w,
                         struct ckpt_err *err) {
-    const int64_t at = block * (r->biases ? 4 : 2), rows = r->kind->gates * r->hidden;
+    const int64_t at = block * each(r), rows = r->kind->gates * r->hidden;
     int rc = load(r, at, "weight_ih", (int64_t[]){rows, in}, 2, &w->ih, err);
     if (rc == 0)
-        rc = load(r, at + 1, "weight_hh", (int64_t[]){rows, r->hidden}, 2, &w->hh, err);
+        rc = load(r, at + 1, "weight_hh", (int64_t[]){rows, r->state}, 2, &w->hh, err);
     if (rc == 0 && r->biases)
         rc = load(r, at + 2, "bias_ih", &rows, 1, &w->bias_ih, err);
     if (rc == 0 && r->biases)
         rc = load(r, at + 3, "bias_hh", &rows, 1, &w->bias_hh, err);
+    if (rc == 0 && projects(r))
+        rc = load(r, at + each(r) - 1, "weight_hr", (int64_t[]){r->state, r->hidden}, 2, &w->hr,
+                  err);
     return rc;
 }
 
@@ -149,36 +165,41 @@ static void step(const struct rnn *r, const float *from_x, const float *from_h, 
                           h + b * r->hidden + u, cell ? cell + b * r->hidden + u : NULL);
 }
 
-/* Copies the state [B, h] to its columns of out [B, directions * h] of one step. */
+/* Copies the state [B, s] to its columns of out [B, directions * s] of one step. */
 static void store(const struct rnn *r, const float *h, int64_t direction, float *out) {
     for (int64_t b = 0; b < r->batch; b++)
-        memcpy(out + (b * r->directions + direction) * r->hidden, h + b * r->hidden,
-               (size_t)r->hidden * sizeof(*h));
+        memcpy(out + (b * r->directions + direction) * r->state, h + b * r->state,
+               (size_t)r->state * sizeof(*h));
 }
 
 static int run_direction(const struct rnn *r, int64_t layer, int64_t direction,
                          const struct ckpt_array *x, struct ckpt_array *out, struct ckpt_err *err) {
+    static const struct ckpt_array none;
     CKPT_AUTO(weights) struct weights w = {0};
-    CKPT_AUTO(array) struct ckpt_array from_x = {0}, from_h = {0};
+    CKPT_AUTO(array) struct ckpt_array from_x = {0}, from_h = {0}, unprojected = {0};
     const int64_t block = layer * r->directions + direction;
-    const int64_t width = r->kind->gates * r->hidden, rows = r->batch * width;
+    const int64_t rows = r->batch * r->kind->gates * r->hidden, units = r->batch * r->hidden;
     int rc = weights_load(r, block, x->shape[2], &w, err);
     if (rc == 0)
         rc = ckpt_array_new(&from_x, &r->c->exec->memory, CKPT_DT_F32, (int64_t[]){r->steps, rows},
                             2, err);
     if (rc == 0)
         rc = ckpt_array_new(&from_h, &r->c->exec->memory, CKPT_DT_F32, &rows, 1, err);
+    if (rc == 0 && projects(r))
+        rc = ckpt_array_new(&unprojected, &r->c->exec->memory, CKPT_DT_F32, &units, 1, err);
     if (rc < 0)
         return rc;
-    float *const h = ckpt_array_f32(&r->h) + block * r->batch * r->hidden;
-    float *const cell =
-        r->cell.store ? ckpt_array_f32(&r->cell) + block * r->batch * r->hidden : NULL;
+    float *const h = ckpt_array_f32(&r->h) + block * r->batch * r->state;
+    float *const fresh = projects(r) ? ckpt_array_f32(&unprojected) : h;
+    float *const cell = r->cell.store ? ckpt_array_f32(&r->cell) + block * units : NULL;
     affine(ckpt_array_f32(x), r->steps * r->batch, &w.ih, &w.bias_ih, ckpt_array_f32(&from_x));
     for (int64_t i = 0; rc == 0 && i < r->steps; i++) {
         const int64_t t = direction ? r->steps - 1 - i : i;
         affine(h, r->batch, &w.hh, &w.bias_hh, ckpt_array_f32(&from_h));
-        step(r, ckpt_array_f32(&from_x) + t * rows, ckpt_array_f32(&from_h), h, cell);
-        store(r, h, direction, ckpt_array_f32(out) + t * r->batch * r->directions * r->hidden);
+        step(r, ckpt_array_f32(&from_x) + t * rows, ckpt_array_f32(&from_h), fresh, cell);
+        if (projects(r))
+            affine(fresh, r->batch, &w.hr, &none, h);
+        store(r, h, direction, ckpt_array_f32(out) + t * r->batch * r->directions * r->state);
         rc = ckpt_exec_check(r->c->exec, err);
     }
     return rc;
@@ -189,7 +210,7 @@ static int run_layers(const struct rnn *r, struct ckpt_array *x, struct ckpt_err
     for (int64_t layer = 0; rc == 0 && layer < r->layers; layer++) {
         struct ckpt_array out;
         rc = ckpt_array_new(&out, &r->c->exec->memory, CKPT_DT_F32,
-                            (int64_t[]){r->steps, r->batch, r->directions * r->hidden}, 3, err);
+                            (int64_t[]){r->steps, r->batch, r->directions * r->state}, 3, err);
         for (int64_t d = 0; rc == 0 && d < r->directions; d++)
             rc = run_direction(r, layer, d, x, &out, err);
         ckpt_array_fini(x);
@@ -201,9 +222,9 @@ static int run_layers(const struct rnn *r, struct ckpt_array *x, struct ckpt_err
 /* ---- arguments ---- */
 
 /* The initial state, copied: it becomes the final one. Zeros if there is none. */
-static int state_init(const struct rnn *r, const struct ckpt_arg *given, struct ckpt_array *out,
-                      struct ckpt_err *err) {
-    const int64_t shape[3] = {r->layers * r->directions, r->batch, r->hidden};
+static int state_init(const struct rnn *r, const struct ckpt_arg *given, int64_t width,
+                      struct ckpt_array *out, struct ckpt_err *err) {
+    const int64_t shape[3] = {r->layers * r->directions, r->batch, width};
     char text[64];
     int rc = ckpt_array_new(out, &r->c->exec->memory, CKPT_DT_F32, shape, 3, err);
     if (rc < 0 || !given)
@@ -228,21 +249,43 @@ static int states_init(struct rnn *r, struct ckpt_err *err) {
     const bool list = hx && hx->kind == CKPT_ARG_LIST;
     if (list && hx->list.n != (r->kind->cell ? 2 : 1))
         return ckpt_fail(err, -EINVAL, "hx has %u tensors", hx->list.n);
-    int rc = state_init(r, list ? &hx->list.v[0] : hx, &r->h, err);
+    int rc = state_init(r, list ? &hx->list.v[0] : hx, r->state, &r->h, err);
     if (rc == 0 && r->kind->cell)
-        rc = state_init(r, list ? &hx->list.v[1] : NULL, &r->cell, err);
+        rc = state_init(r, list ? &hx->list.v[1] : NULL, r->hidden, &r->cell, err);
     return rc;
 }
 
-static int64_t columns(const struct ckpt_arg *matrix) {
-    const bool param = matrix->kind == CKPT_ARG_PARAM;
-    const uint32_t ndim = param ? matrix->param->ndim : matrix->array->ndim;
-    return ndim != 2 ? 0 : param ? matrix->param->shape[1] : matrix->array->shape[1];
+/* Size of dimension d of a matrix; 0 of anything else. */
+static int64_t matrix_size(const struct ckpt_arg *matrix, uint32_t d) {
+    if (matrix->kind == CKPT_ARG_PARAM)
+        return matrix->param->ndim == 2 ? matrix->param->shape[d] : 0;
+    return matrix->kind == CKPT_ARG_ARRAY && matrix->array->ndim == 2 ? matrix->array->shape[d] : 0;
+}
+
+/* Sizes, from how many parameters there are and from the first w_hh. */
+static int take_params(struct rnn *r, struct ckpt_err *err) {
+    const struct ckpt_arg *const params = ckpt_call_arg(r->c, "params");
+    const int64_t n = params && params->kind == CKPT_ARG_LIST ? params->list.n : 0;
+    const int64_t least = r->biases ? 4 : 2;
+    const bool known = r->layers >= 1 && r->layers <= n;
+    const int64_t blocks = known ? r->layers * r->directions : 0;
+    const bool projected = r->kind->cell && n == blocks * (least + 1);
+    if (!known || (n != blocks * least && !projected))
+        return ckpt_fail(err, -EINVAL, "%lld parameters for %lld layers", (long long)n,
+                         (long long)r->layers);
+    r->params = params;
+    r->state = matrix_size(&params->list.v[1], 1);
+    r->hidden = matrix_size(&params->list.v[1], 0) / r->kind->gates;
+    if (!projected && r->hidden != r->state)
+        return ckpt_fail(err, -EINVAL, "weight_hh has %lld rows for a state of %lld elements",
+                         (long long)matrix_size(&params->list.v[1], 0), (long long)r->state);
+    if (projected && r->hidden == r->state)
+        return ckpt_fail(err, -EOPNOTSUPP, "a projection that keeps the size");
+    return 0;
 }
 
 static int take_arguments(struct rnn *r, const struct ckpt_array *x, struct ckpt_err *err) {
     const struct ckpt_call *const c = r->c;
-    r->params = ckpt_call_arg(c, "params");
     r->biases = ckpt_call_bool(c, "has_biases", true);
     r->layers = ckpt_call_int(c, "num_layers", 1);
     r->directions = ckpt_call_bool(c, "bidirectional", false) ? 2 : 1;
@@ -250,13 +293,9 @@ static int take_arguments(struct rnn *r, const struct ckpt_array *x, struct ckpt
         return ckpt_fail(err, -EOPNOTSUPP, "runs in training mode; save the model after eval()");
     if (x->ndim != 3)
         return ckpt_fail(err, -EOPNOTSUPP, "an input of %u dimensions, expected 3", x->ndim);
-    if (!r->params || r->params->kind != CKPT_ARG_LIST || r->layers < 1 ||
-        r->layers > (int64_t)r->params->list.n ||
-        r->layers * r->directions * (r->biases ? 4 : 2) != (int64_t)r->params->list.n)
-        return ckpt_fail(err, -EOPNOTSUPP, "%u parameters for %lld layers (a projection?)",
-                         r->params && r->params->kind == CKPT_ARG_LIST ? r->params->list.n : 0,
-                         (long long)r->layers);
-    r->hidden = columns(&r->params->list.v[1]);
+    const int rc = take_params(r, err);
+    if (rc < 0)
+        return rc;
     r->steps = x->shape[0];
     r->batch = x->shape[1];
     int64_t rows = 0;
@@ -277,7 +316,7 @@ static int by_steps(const struct ckpt_call *c, const struct ckpt_array *a, struc
     return ckpt_array_contiguous(&turned, &c->exec->memory, out, err);
 }
 
-int ckpt_op_rnn(struct ckpt_call *c, struct ckpt_err *err) {
+static int recurrent(struct ckpt_call *c, struct ckpt_err *err) {
     CKPT_AUTO(array) struct ckpt_array given = {0}, x = {0};
     CKPT_AUTO(rnn) struct rnn r = {.c = c, .kind = kinds};
     while (strcmp(r.kind->name, c->op->name) != 0)
@@ -299,3 +338,38 @@ int ckpt_op_rnn(struct ckpt_call *c, struct ckpt_err *err) {
         c->out[2] = ckpt_array_ref(&r.cell);
     return rc;
 }
+
+static int packed(struct ckpt_call *c, struct ckpt_err *err) {
+    (void)c;
+    return ckpt_fail(err, -EOPNOTSUPP, "packed sequences; export the model with padded ones");
+}
+
+#define INPUT(name, hx, results)                                                                   \
+    {                                                                                              \
+        name,                                                                                      \
+            name ".input(Tensor input, " hx " hx, Tensor[] params, bool has_biases, "              \
+                 "int num_layers, float dropout, bool train, bool bidirectional, "                 \
+                 "bool batch_first) -> (" results ")",                                             \
+            recurrent                                                                              \
+    }
+#define DATA(name, hx, results)                                                                    \
+    {                                                                                              \
+        name,                                                                                      \
+            name ".data(Tensor data, Tensor batch_sizes, " hx " hx, Tensor[] params, "             \
+                 "bool has_biases, int num_layers, float dropout, bool train, "                    \
+                 "bool bidirectional) -> (" results ")",                                           \
+            packed                                                                                 \
+    }
+
+static const struct ckpt_op ops[] = {
+    INPUT("lstm", "Tensor[]", "Tensor, Tensor, Tensor"),
+    INPUT("gru", "Tensor", "Tensor, Tensor"),
+    INPUT("rnn_tanh", "Tensor", "Tensor, Tensor"),
+    INPUT("rnn_relu", "Tensor", "Tensor, Tensor"),
+    DATA("lstm", "Tensor[]", "Tensor, Tensor, Tensor"),
+    DATA("gru", "Tensor", "Tensor, Tensor"),
+    DATA("rnn_tanh", "Tensor", "Tensor, Tensor"),
+    DATA("rnn_relu", "Tensor", "Tensor, Tensor"),
+};
+
+const struct ckpt_op_family ckpt_family_rnn = CKPT_OP_FAMILY(ops);

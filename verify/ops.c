@@ -10,6 +10,8 @@
 static const struct ckpt_op_family *const families[] = {
     &ckpt_family_layer,
     &ckpt_family_pool,
+    &ckpt_family_rnn_cell,
+    &ckpt_family_rnn,
     &ckpt_family_encoder,
     &ckpt_family_attention,
     &ckpt_family_shuffle,
