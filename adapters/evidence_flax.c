@@ -110,6 +110,17 @@ static void decide_module(struct ckpt_survey *s, size_t i) {
         ckpt_survey_decide(s, i, "norm", "norm", "structure");
 }
 
+/* dialect=flax was asked for, and nothing is flax's. */
+static int warn_foreign(struct ckpt_build *b, const struct ckpt_modules *m) {
+    for (size_t i = 0; i < m->n; i++)
+        if (m->decision[i].kind || m->facts[i].leaf[CKPT_LEAF_KERNEL])
+            return 0;
+    return ckpt_build_warn(
+        b, "dialect=flax, but none of flax's layers is there (no kernel, "
+           "embedding or scale): its rules change nothing; dialect=auto finds whose "
+           "names these are");
+}
+
 /* What was said by option is said of a module that is nobody's part. */
 static int decide_all(struct ckpt_build *b) {
     CKPT_AUTO(survey) struct ckpt_survey s = {0};
@@ -130,7 +141,8 @@ static int decide_all(struct ckpt_build *b) {
         if (!s.m.decision[i].kind || strcmp(s.m.decision[i].decided_by, "option") == 0)
             decide_module(&s, i);
     ckpt_hand_over_decisions(b, &s.m);
-    return ckpt_warn_flax_modules(b, &s.m);
+    rc = warn_foreign(b, &s.m);
+    return rc ? rc : ckpt_warn_flax_modules(b, &s.m);
 }
 
 /* --- batch_stats ------------------------------------------------------------------------------ */

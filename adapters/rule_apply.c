@@ -149,6 +149,17 @@ static int match_file(struct apply *a, size_t f) {
     return rc == 0 && a->b->options->explain ? explain_file(a, f) : rc;
 }
 
+/* A model of this dialect has no such tensor. */
+static int fail_foreign(const struct apply *a, size_t f, struct ckpt_text key) {
+    const struct ckpt_rules *const file = a->b->rules[f];
+    const bool known = file->settled >= 0;
+    return ckpt_fail(a->b->err, -EINVAL,
+                     "the model comes nearest to %s%sdialect=%s, but it has a '%.*s', which that "
+                     "has not; dialect=torch shows the arrays as they are",
+                     known ? file->variant_name[file->settled].s : "", known ? " of " : "",
+                     file->name, CKPT_TEXT_ARGS(key));
+}
+
 /* A closed file takes every tensor that those before it have left. */
 static int check_closed(struct apply *a, size_t f) {
     for (size_t i = 0; i < a->b->nitems; i++) {
@@ -156,10 +167,12 @@ static int check_closed(struct apply *a, size_t f) {
         const struct match *m = &a->match[i];
         if (!item->in_model || (m->rule && m->file <= f) || m->joined_by <= f)
             continue;
-        return ckpt_fail(a->b->err, -EINVAL,
-                         "%s takes every tensor of its model, but has no rule for '%.*s'; "
-                         "--inspect --explain says what its rules say to it",
-                         a->b->rules[f]->name, CKPT_TEXT_ARGS(item->key));
+        return a->b->rules[f]->builtin
+                   ? fail_foreign(a, f, item->key)
+                   : ckpt_fail(a->b->err, -EINVAL,
+                               "%s takes every tensor of its model, but has no rule for '%.*s'; "
+                               "--inspect --explain says what its rules say to it",
+                               a->b->rules[f]->name, CKPT_TEXT_ARGS(item->key));
     }
     return 0;
 }

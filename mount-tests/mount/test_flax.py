@@ -329,6 +329,12 @@ def test_transpose_kernel_without_evidence():
         assert got["ConvTranspose_0.weight"][1].count("flip") == flips and not warnings, (bias, got, warnings)
 
 
+def test_dialect_of_something_else():
+    """Asked for, though nothing is flax's: not silently wrong."""
+    report = json.loads(run("--inspect", "--json", "-o", "dialect=flax", fixture("a1", "a1_full.pt")).stdout)
+    assert any("none of flax's layers is there" in w for w in report["warnings"]), report["warnings"]
+
+
 def test_kinds_of_flax_only():
     with tempfile.TemporaryDirectory() as d:
         path = os.path.join(d, "m.safetensors")

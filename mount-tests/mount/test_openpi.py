@@ -105,7 +105,9 @@ def test_others_are_refused():
     assert as_source(fast, lambda path: run("--inspect", "-o", "dialect=torch", path)).returncode == 0
     more = plain("pi0") | {"PaliGemma.extra.kernel": ("F32", [1], bytes(4))}
     p = as_source(more, lambda path: run("--inspect", path))
-    assert p.returncode and "openpi" in p.stderr and "'PaliGemma.extra.kernel'" in p.stderr, p.stderr
+    assert p.returncode and "nearest to pi0 of dialect=openpi, but it has a 'PaliGemma.extra.kernel'" in p.stderr and p.stderr.count("\n") == 1, p.stderr
+    p = run("--inspect", "-o", "dialect=openpi", fixture("flax", "model"))
+    assert p.returncode and "it has no 'PaliGemma.img.embedding.kernel' (50 of its 50 keys differ)" in p.stderr and p.stderr.count("\n") == 1, p.stderr
 
 
 def test_every_byte_is_verified():
