@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "fs/inspect_order.h"
 #include "fs/show.h"
 
 /*
@@ -190,12 +191,14 @@ static void folder_rows(struct table *t, const struct ckpt_path *before, struct 
 
 static void tensor_rows(struct table *t) {
     const struct ckpt_model *m = t->s->model;
+    CKPT_AUTO(free) size_t *order = ckpt_inspect_order(m);
     struct ckpt_path before = {0};
     header_row(t);
     for (size_t i = 0; i < m->ntensors; i++) {
-        folder_rows(t, &before, m->tensor[i].path);
-        tensor_row(t, &m->tensor[i]);
-        before = m->tensor[i].path;
+        const struct ckpt_adapted *const a = &m->tensor[order ? order[i] : i];
+        folder_rows(t, &before, a->path);
+        tensor_row(t, a);
+        before = a->path;
     }
 }
 

@@ -142,6 +142,7 @@ def test_kinds_are_known():
 def test_hierarchy_is_printed():
     out = run("--inspect", "-o", "layout=torch", checkpoint("pi0")).stdout
     assert re.search(r"^params\n  paligemma_with_expert\n", out, re.M) and "dialect            openpi" in out, out[:400]
+    assert len(re.findall(r"^ +layer_norm1$", out, re.M)) == len(re.findall(r"^ +fc2$", out, re.M)) == 2, "a layer's tensors stand together"
     out = run("--inspect", "-o", "layout=source", checkpoint("pi0")).stdout
     assert re.search(r"^params\n  PaliGemma\n    img\n", out, re.M), out[:400]
     assert re.search(r"^ +kernel +F32 +\[5, 5, 3, 8\]", out, re.M)
