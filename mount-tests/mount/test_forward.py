@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""Whole models by their graphs: what PyTorch recorded is computed twice more, from the source's tensors and from what is
+served, and damaged weights give the verdicts and numbers that an independent interpreter gave (fixtures/verify)."""
+import json
+import math
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+
+MOUNT_CKPT = os.environ["MOUNT_CKPT"]
+FIXTURES = pathlib.Path(os.environ["FIXTURES"])
+VERIFY = FIXTURES / "verify"
+PAIRS = ((1e-4, 1e-3), (1e-6, 0.0), (5e-3, 1e-2))
+RUNS = ("torch-vs-recorded", "burn-vs-recorded", "torch-vs-burn")
+EXIT = {"PASS": 0, "DIFF": 1}
+
+
+def verify(source, **options):
+    words = [f"{k}={v}" for k, v in options.items() if v is not None]
+    done = subprocess.run([MOUNT_CKPT, "--verify", *(["-o", ",".join(words)] if words else []), source],
+                          capture_output=True, text=True, timeout=300)
+    assert done.stdout, f"{source}: {done.stderr}"
+    report = json.loads(done.stdout, parse_constant=lambda name: 1 / 0)
+    assert done.returncode == EXIT.get(report["status"], 2), f"{source}: {report['status']} and exit {done.returncode}"
+    return report
+
+
+def number(x):
+    return float(x) if not isinstance(x, str) else {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}[x]
+
+
+def must_pass(source, outputs=1, **options):
+    report = verify(source, **options)
+    where = f"{pathlib.Path(source).name} {options}"
+    assert report["status"] == "PASS", f"{where}: {report['status']}, {report['graph']}, {report['runs']}"
+    names = [r["name"] for r in report["runs"]]
+    assert names == list(RUNS) * outputs, f"{where}: {names}"
+    for run in report["runs"]:
+        assert number(run["diff"]["max_abs"]) <= 1e-5, f"{where}: {run['name']} {run['diff']['max_abs']}"
+    assert report["params"]["missing"] == report["params"]["shape_mismatch"] == [], where
+    return report
+
+
+def graph_of(stem):
+    for ending in (".pt2", ".graph.json"):
+        if (VERIFY / (stem + ending)).exists():
+            return VERIFY / (stem + ending)
+    return None
+
+
+def test_models():
+    """Each model in every form that is there, with the graph and the outputs of each way of calling it."""
+    n = 0
+    for reference in sorted(VERIFY.glob("*.reference.safetensors")):
+        stem = reference.name.split(".reference")[0]
+        model, graph = stem.split(".")[0], graph_of(stem)
+        if not graph:
+            continue
+        if stem == model and (VERIFY / f"{model}.safetensors").exists():
+            must_pass(VERIFY / f"{model}.safetensors")  # its sidecars are found
+        for ending in (".safetensors", "_state.pt", "_full.pt"):
+            if (VERIFY / (model + ending)).exists():
+                must_pass(VERIFY / (model + ending), graph=graph, reference=reference)
+                n += 1
+        for ending in (".pt2", ".core.pt2", ".torchscript.pt"):
+            if (VERIFY / (stem + ending)).exists():
+                must_pass(VERIFY / (stem + ending), reference=reference)
+                n += 1
+        if (VERIFY / f"{stem}.core.pt2").exists():
+            must_pass(VERIFY / f"{model}.safetensors", graph=VERIFY / f"{stem}.core.pt2", reference=reference)
+    assert n >= 25, n
+    print(n, "forms of models")
+
+
+def test_layers_of_burn():
+    names = sorted(p for p in (FIXTURES / "burn-nn").glob("*.safetensors") if ".reference." not in p.name)
+    for path in names:
+        outputs = json.loads((FIXTURES / "burn-nn" / f"{path.stem}.graph.json").read_text())["graph_module"]["graph"]["outputs"]
+        must_pass(path, outputs=len(outputs))
+    assert len(names) >= 20
+    print(len(names), "layers that burn has")
+
+
+def test_training_checkpoint():
+    must_pass(VERIFY / "mlp_training_checkpoint.pt", graph=VERIFY / "mlp.pt2",
+              reference=VERIFY / "mlp_training_checkpoint.reference.safetensors")
+
+
+def close(expected, got, relative=1e-5, absolute=2e-6):
+    e, g = number(expected), number(got)
+    return e == g if math.isinf(e) or math.isinf(g) else abs(e - g) <= absolute + relative * abs(e)
+
+
+def compare_metrics(where, e, g):
+    for key in ("size", "ref_size", "out_size", "size_match", "ref_shape", "out_shape", "shape_match", "n_invalid", "allclose"):
+        assert e[key] == g[key], f"{where}: {key} {g[key]}, expected {e[key]}"
+    for key in ("max_abs", "mean_abs", "p50", "p95", "p99"):
+        assert close(e[key], g[key]), f"{where}: {key} {g[key]}, expected {e[key]}"
+    # a quotient of two small numbers: 1 %, and where it is small, 1e-5
+    assert close(e["max_rel"], g["max_rel"], 1e-2, 1e-5), f"{where}: max_rel {g['max_rel']}, expected {e['max_rel']}"
+    errors = [number(x[1]) for x in e["top_mismatch"]]
+    for i, (index, error) in enumerate(e["top_mismatch"]):
+        near = [k for k in (i - 1, i + 1) if 0 <= k < len(errors)]
+        apart = all(math.isinf(errors[i]) or abs(errors[k] - errors[i]) > 4e-6 for k in near)
+        if apart:
+            assert index == g["top_mismatch"][i][0], f"{where}: mismatch {i} at {g['top_mismatch'][i]}, expected {index}"
+        assert close(error, g["top_mismatch"][i][1]), f"{where}: mismatch {i} is {g['top_mismatch'][i]}, expected {error}"
+
+
+def test_damaged_weights():
+    n = 0
+    for case in json.loads((VERIFY / "expected_diff.json").read_text())["negative"]:
+        source, model = VERIFY / case["file"], case["model"]
+        for k, (atol, rtol) in enumerate(PAIRS):
+            report = verify(source, graph=graph_of(model), reference=VERIFY / f"{model}.reference.safetensors", atol=atol, rtol=rtol)
+            where = f"{source.name} at {atol}, {rtol}"
+            wanted = case["results"][k]["status"] if case["results"] else case["status"]
+            got = report["graph"]["status"]
+            assert got == wanted, f"{where}: {got}, expected {wanted}: {report['graph']}"
+            if case["results"]:
+                compare_metrics(where, case["results"][k]["diff"], report["runs"][0]["diff"])
+                # what is served agrees with a damaged source: only the record tells
+                assert number(report["runs"][2]["diff"]["max_abs"]) <= 1e-5 or report["runs"][2]["diff"]["n_invalid"], where
+            for key in ("missing", "unexpected", "shape_mismatch"):
+                if key in case:
+                    expected = [x[0] if isinstance(x, list) else x for x in case[key]]
+                    assert sorted(report["params"][key]) == sorted(expected), f"{where}: {key} {report['params'][key]}"
+            n += 1
+    assert n == 96, n
+    print(n, "verdicts on damaged weights")
+
+
+def test_what_no_forward_can_see():
+    """An embedding row that no input reaches, a dead channel: the graph's own weights tell."""
+    for name, model in (("minimal_transformer.bitflip_unused", "minimal_transformer"), ("tiny_resnet.bitflip_dead", "tiny_resnet")):
+        report = verify(VERIFY / "neg" / f"{name}.safetensors", graph=VERIFY / f"{model}.pt2",
+                        reference=VERIFY / f"{model}.reference.safetensors")
+        assert report["status"] == "PASS" and len(report["params"]["differs"]) == 1, report["params"]
+    report = verify(VERIFY / "mlp.safetensors")
+    assert report["params"]["differs"] == []
+
+
+def test_misfits():
+    """What does not belong together ends in a status and one sentence."""
+    mlp = dict(graph=VERIFY / "mlp.pt2", reference=VERIFY / "mlp.reference.safetensors")
+    other = verify(VERIFY / "lstm.safetensors", **mlp)
+    assert other["status"] == "TEST_FAIL" and "fc1.weight" in other["graph"]["reason"], other["graph"]
+    wrong = verify(VERIFY / "mlp.safetensors", graph=VERIFY / "mlp.pt2", reference=VERIFY / "cnn_bn.reference.safetensors")
+    assert wrong["status"] == "TEST_FAIL" and "input.0" in wrong["graph"]["reason"], wrong["graph"]
+    with tempfile.TemporaryDirectory() as folder:
+        graph = pathlib.Path(folder) / "mlp.graph.json"
+        graph.write_text("{}")
+        bad = verify(VERIFY / "mlp.safetensors", graph=graph)
+        assert bad["status"] == "TEST_SKIP" and bad["graph"]["reason"], bad["graph"]
+        shutil.copy(VERIFY / "mlp.safetensors", pathlib.Path(folder) / "m.safetensors")
+        shutil.copy(VERIFY / "mlp.pt2", pathlib.Path(folder) / "m.pt2")
+        alone = verify(pathlib.Path(folder) / "m.safetensors")  # no record: what the export recorded as its arguments
+        assert alone["status"] == "PASS" and alone["graph"]["inputs"] == "sample", alone["graph"]
+        assert [r["name"] for r in alone["runs"]] == ["torch-vs-burn"]
+
+
+def test_memory():
+    """What needs more than it may have is skipped, with the figure."""
+    report = verify(VERIFY / "minimal_transformer.safetensors", verify_memory=4096)
+    assert report["graph"]["status"] in ("SKIP", "TEST_SKIP") and "verify_memory" in report["graph"]["reason"], report["graph"]
+
+
+def test_broken_rules():
+    """Norms numbered otherwise than burn numbers them."""
+    broken = verify(VERIFY / "minimal_transformer.safetensors",
+                    map=r"(encoder\.layers\.\d+\.)norm1\.(.*)=>${1}norm9.$2")
+    assert broken["status"] != "PASS", broken["status"]
+
+
+if __name__ == "__main__":
+    for name, test in sorted(globals().copy().items()):
+        if name.startswith("test_"):
+            test()
+            print("ok", name)
