@@ -85,7 +85,7 @@ static int served_array(struct ckpt_verification *v, const struct ckpt_graph_par
 
 static bool is_streamed(const struct ckpt_graph_param *p, enum ckpt_side side) {
     const enum ckpt_dtype dtype = p->tensor ? p->tensor->source->dtype : CKPT_DT_NONE;
-    if (p->from != CKPT_FROM_MODEL || !ckpt_convert_is_float(dtype) || dtype == CKPT_DT_F64)
+    if (p->from != CKPT_FROM_MODEL || !ckpt_convert_is_float(dtype) || p->dtype != CKPT_DT_F32)
         return false;
     return side == CKPT_SIDE_TORCH || p->served == CKPT_SERVED_AS_IS ||
            p->served == CKPT_SERVED_TURNED;
@@ -104,10 +104,7 @@ static int bind_array(struct ckpt_verification *v, const struct ckpt_graph_param
     else
         rc = ckpt_source_load(p->tensor ? p->tensor->source : p->raw, true, &v->exec.memory,
                               &loaded, err);
-    if (rc < 0)
-        return rc;
-    const struct ckpt_tensor *const source = p->tensor ? p->tensor->source : p->raw;
-    return ckpt_array_cast(&loaded, ckpt_array_dtype(source->dtype), &v->exec.memory, out, err);
+    return rc < 0 ? rc : ckpt_array_cast(&loaded, p->dtype, &v->exec.memory, out, err);
 }
 
 static int bind_one(struct ckpt_verification *v, const struct ckpt_graph_param *p,

@@ -62,12 +62,6 @@ static const char *base_name(const char *path) {
     return slash ? slash + 1 : path;
 }
 
-/* A graph that the user named, or that lies beside the source, deserves an answer; the source's own
- * is a gift. */
-static enum ckpt_status skip(const struct check *c) {
-    return c->v->graph.own ? CKPT_STATUS_SKIP : CKPT_STATUS_TEST_SKIP;
-}
-
 static int find_own(struct check *c) {
     static const struct ckpt_open_options plain = {0};
     struct ckpt_err ignored = {0};
@@ -87,10 +81,10 @@ static bool find_graph(struct check *c) {
     struct ckpt_graph_result *const g = &c->v->graph;
     g->own = !o->graph;
     g->file = o->graph ? base_name(o->graph) : c->v->model->checkpoint->name;
-    c->graph = o->graph ? o->opened : c->v->model->checkpoint->graph;
+    c->graph = o->opened ? o->opened : g->own ? c->v->model->checkpoint->graph : NULL;
     if (c->graph)
         return true;
-    if (o->graph) {
+    if (o->graph || o->graph_error) {
         g->status = CKPT_STATUS_TEST_SKIP;
         ckpt_reason_set(&g->reason, "%s", o->graph_error ? o->graph_error : "it was not opened");
         return false;
@@ -247,7 +241,7 @@ int ckpt_verify_graph(struct ckpt_verification *v, struct ckpt_err *err) {
         return 0;
     enum ckpt_status s = ckpt_verify_failure(rc);
     if (rc == -EOPNOTSUPP || rc == -ENOENT)
-        s = skip(&c);
+        s = CKPT_STATUS_TEST_SKIP;
     v->graph.status = ckpt_status_worst(v->graph.status, s);
     ckpt_reason_set(&v->graph.reason, "%s", found.text);
     return 0;

@@ -110,6 +110,14 @@ static bool is_ill_shaped(const struct ckpt_graph *g, const struct ckpt_graph_pa
     return !same;
 }
 
+/* What the graph says, or else what the source has. */
+static enum ckpt_dtype dtype_of(const struct ckpt_graph *g, const struct ckpt_graph_param *p) {
+    const struct ckpt_export_meta *const meta = g->value[p->value].meta;
+    const enum ckpt_dtype said = meta ? ckpt_array_dtype(meta->dtype) : CKPT_DT_NONE;
+    const struct ckpt_tensor *const t = source_of(p);
+    return said != CKPT_DT_NONE ? said : t ? ckpt_array_dtype(t->dtype) : CKPT_DT_NONE;
+}
+
 /* ---- one input ---- */
 
 static void count(struct ckpt_graph_params *all, const struct ckpt_graph_param *p) {
@@ -145,6 +153,7 @@ static int find_param(struct finder *f, const struct ckpt_program *program, size
     }
     if (p->from == CKPT_FROM_MODEL)
         p->served = how_served(&f->v->layers, p->tensor);
+    p->dtype = dtype_of(program->graph, p);
     p->ill_shaped = is_ill_shaped(program->graph, p);
     if (state && p->own && p->from != CKPT_FROM_NOWHERE && p->own != source_of(p)) {
         const int rc = ckpt_source_differs(source_of(p), p->own, &p->differs, err);

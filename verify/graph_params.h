@@ -35,7 +35,8 @@ enum ckpt_graph_served {
 struct ckpt_graph_param {
     const struct ckpt_graph_input *input; /* NULL: an argument of the call */
     uint32_t value;                       /* of the graph */
-    bool used;                            /* by a node that ran */
+    bool used;                            /* by a node, or as an output */
+    enum ckpt_dtype dtype;                /* of arrays, that the graph computes with */
     enum ckpt_graph_from from;
     enum ckpt_graph_served served;
     const struct ckpt_adapted *tensor; /* FROM_MODEL: shows it, or a part of it */

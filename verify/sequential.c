@@ -60,7 +60,7 @@ static char *write_chain(const struct ckpt_checkpoint *c, size_t root) {
 void ckpt_chain_choose(struct ckpt_verification *v) {
     const struct ckpt_verify_options *const o = v->options;
     v->chain.text = o->chain;
-    if (o->chain || o->graph || v->model->checkpoint->graph || v->model->prefix.n)
+    if (o->chain || o->graph || o->opened || v->model->checkpoint->graph || v->model->prefix.n)
         return;
     const int64_t root = find_root(v->model);
     if (root >= 0)
