@@ -99,6 +99,7 @@ extern const struct ckpt_op_family ckpt_family_layer;
 extern const struct ckpt_op_family ckpt_family_conv;
 extern const struct ckpt_op_family ckpt_family_norm;
 extern const struct ckpt_op_family ckpt_family_pool;
+extern const struct ckpt_op_family ckpt_family_loss;
 extern const struct ckpt_op_family ckpt_family_rnn_cell;
 extern const struct ckpt_op_family ckpt_family_rnn;
 extern const struct ckpt_op_family ckpt_family_encoder;
