@@ -28,6 +28,8 @@ static void set_dense_strides(struct ckpt_array *a) {
 static int array_bytes(const struct ckpt_memory *memory, enum ckpt_dtype dtype,
                        const int64_t *shape, uint32_t ndim, uint64_t *bytes, struct ckpt_err *err) {
     uint64_t count = 0;
+    if (dtype == CKPT_DT_NONE || ckpt_array_dtype(dtype) != dtype)
+        return ckpt_fail(err, -EOPNOTSUPP, "numbers of a dtype that the checker does not compute");
     if (ndim > CKPT_ARRAY_NDIM_MAX)
         return ckpt_fail(err, -EOPNOTSUPP, "an array of %u dimensions; the checker handles %d",
                          ndim, CKPT_ARRAY_NDIM_MAX);
@@ -103,6 +105,9 @@ enum ckpt_dtype ckpt_array_dtype(enum ckpt_dtype dtype) {
 
 int64_t ckpt_array_count(const struct ckpt_array *a) {
     int64_t n = 1;
+    for (uint32_t d = 0; d < a->ndim; d++)
+        if (a->shape[d] == 0)
+            return 0; /* however large the others are */
     for (uint32_t d = 0; d < a->ndim; d++)
         n *= a->shape[d];
     return n;

@@ -82,7 +82,7 @@ static int trailing(const struct ckpt_call *c, const struct ckpt_array *x,
     *width = 1;
     for (uint32_t d = 0; fits && d < n; d++) {
         fits = shape[d] == x->shape[x->ndim - n + d];
-        *width *= shape[d];
+        *width *= fits ? shape[d] : 1;
     }
     if (!fits)
         return ckpt_fail(err, -EINVAL, "the input %s does not end with the normalised shape %s",

@@ -78,7 +78,7 @@ static bool shift_left(int64_t a, int64_t b, int64_t *out) {
 }
 
 static bool shift_right(int64_t a, int64_t b, int64_t *out) {
-    *out = a >> (b < 63 ? b : 63);
+    *out = b < 0 ? 0 : a >> (b < 63 ? b : 63);
     return b >= 0;
 }
 

@@ -111,7 +111,8 @@ static int pad_axis(struct ckpt_call *c, const struct ckpt_array *a, uint32_t d,
     memcpy(shape, a->shape, sizeof(shape));
     shape[d] += p->before[d] + p->behind[d];
     int rc = ckpt_array_new(out, &c->exec->memory, a->dtype, shape, a->ndim, err);
-    for (int64_t at = 0; rc == 0 && at < shape[d];) {
+    const bool empty = rc < 0 || ckpt_array_count(out) == 0;
+    for (int64_t at = 0; rc == 0 && !empty && at < shape[d];) {
         rc = copy_run(a, d, place, p->before[d], out, &at, err);
         if (rc == 0)
             rc = ckpt_exec_check(c->exec, err);

@@ -118,11 +118,11 @@ static int pool_plane(const struct ckpt_call *c, const struct pool *p, window_fn
 static int pool_planes(struct ckpt_call *c, const struct pool *p, window_fn *reduce,
                        struct ckpt_err *err) {
     const int64_t from = p->axes.in[0] * p->axes.in[1] * p->axes.in[2];
-    const int64_t to = p->out[0] * p->out[1] * p->out[2];
     const bool positions = reduce == greatest && c->nout > 1;
     int rc = ckpt_axes_result(c, 0, CKPT_DT_F32, &p->x, p->axes.spatial, p->out, err);
     if (rc == 0 && positions)
         rc = ckpt_axes_result(c, 1, CKPT_DT_I64, &p->x, p->axes.spatial, p->out, err);
+    const int64_t to = rc == 0 ? p->out[0] * p->out[1] * p->out[2] : 0;
     for (int64_t i = 0; rc == 0 && to > 0 && i < p->axes.planes; i++)
         rc = pool_plane(c, p, reduce, ckpt_array_f32(&p->x) + i * from,
                         ckpt_array_f32(&c->out[0]) + i * to,

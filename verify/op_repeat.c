@@ -186,7 +186,8 @@ static int interleave_tensor(struct ckpt_call *c, struct ckpt_err *err) {
         rc = times(sum, size, &shape[dim], err);
     if (rc == 0)
         rc = ckpt_call_new(c, 0, a.dtype, shape, a.ndim, err);
-    for (int64_t i = 0; rc == 0 && i < size; i++) {
+    const bool empty = rc < 0 || ckpt_array_count(c->out) == 0;
+    for (int64_t i = 0; rc == 0 && !empty && i < size; i++) {
         const int64_t times_i = ckpt_array_i64(&n)[count == 1 ? 0 : i];
         CKPT_AUTO(array) struct ckpt_array to = ckpt_array_slice(c->out, dim, at, times_i);
         CKPT_AUTO(array) struct ckpt_array from = ckpt_array_slice(&a, dim, i, 1);

@@ -89,10 +89,11 @@ static int as_strided(struct ckpt_call *c, struct ckpt_err *err) {
     int rc = ckpt_call_tensor(c, "self", &a, err);
     if (rc == 0 && !ckpt_array_dense(&a))
         return ckpt_fail(err, -EOPNOTSUPP, "strides over a tensor that is not in C order");
+    if (rc < 0)
+        return rc;
     whole = ckpt_array_whole(&a);
     struct ckpt_array view = whole;
-    if (rc == 0)
-        rc = ckpt_call_list(c, "size", view.shape, &nsize, err);
+    rc = ckpt_call_list(c, "size", view.shape, &nsize, err);
     if (rc == 0)
         rc = ckpt_call_list(c, "stride", view.stride, &nstride, err);
     if (rc == 0 && nsize != nstride)
