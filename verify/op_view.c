@@ -269,7 +269,7 @@ static int unsqueeze(struct ckpt_call *c, struct ckpt_err *err) {
 
 /* "atleast_2d": a vector becomes a row; "atleast_3d": a matrix gets a dimension behind it. */
 static int atleast(struct ckpt_call *c, struct ckpt_err *err) {
-    CKPT_AUTO(array) struct ckpt_array a = {0}, row = {0};
+    CKPT_AUTO(array) struct ckpt_array a = {0};
     const uint32_t wanted = (uint32_t)(c->op->name[8] - '0');
     int rc = ckpt_call_tensor(c, "self", &a, err);
     if (rc < 0 || a.ndim >= wanted)
