@@ -30,8 +30,8 @@ static int form_all(struct ckpt_call *c, const struct ckpt_array *x1, const stru
     const int64_t rows = ckpt_array_count(c->out) / (size[0] ? size[0] : 1);
     int rc = ckpt_array_reshape(x1, (const int64_t[]){rows, size[1]}, 2, NULL, &flat, err);
     for (int64_t o = 0; rc == 0 && o < size[0]; o++) {
-        CKPT_AUTO(array)
-        struct ckpt_array one = ckpt_array_slice(weight, 0, o, 1), half = {0}, matrix = {0};
+        CKPT_AUTO(array) struct ckpt_array one = ckpt_array_slice(weight, 0, o, 1);
+        CKPT_AUTO(array) struct ckpt_array half = {0}, matrix = {0};
         rc = ckpt_array_reshape(&one, &size[1], 2, NULL, &matrix, err);
         if (rc == 0)
             rc = ckpt_product(&flat, &matrix, c->exec, &half, err);
