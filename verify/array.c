@@ -43,8 +43,8 @@ static int array_bytes(const struct ckpt_memory *memory, enum ckpt_dtype dtype,
     return 0;
 }
 
-int ckpt_array_new(struct ckpt_array *out, struct ckpt_memory *memory, enum ckpt_dtype dtype,
-                   const int64_t *shape, uint32_t ndim, struct ckpt_err *err) {
+int ckpt_array_new_unset(struct ckpt_array *out, struct ckpt_memory *memory, enum ckpt_dtype dtype,
+                         const int64_t *shape, uint32_t ndim, struct ckpt_err *err) {
     uint64_t bytes = 0;
     memset(out, 0, sizeof(*out));
     const int rc = array_bytes(memory, dtype, shape, ndim, &bytes, err);
@@ -55,7 +55,7 @@ int ckpt_array_new(struct ckpt_array *out, struct ckpt_memory *memory, enum ckpt
     struct ckpt_array_store *const store = aligned_alloc(line, size);
     if (!store)
         return ckpt_fail_memory(err, "an array");
-    memset(store, 0, size);
+    memset(store, 0, sizeof(*store));
     store->refs = 1;
     store->bytes = bytes;
     store->memory = memory;
@@ -69,6 +69,14 @@ int ckpt_array_new(struct ckpt_array *out, struct ckpt_memory *memory, enum ckpt
     out->store = store;
     out->data = store->data;
     return 0;
+}
+
+int ckpt_array_new(struct ckpt_array *out, struct ckpt_memory *memory, enum ckpt_dtype dtype,
+                   const int64_t *shape, uint32_t ndim, struct ckpt_err *err) {
+    const int rc = ckpt_array_new_unset(out, memory, dtype, shape, ndim, err);
+    if (rc == 0)
+        memset(out->data, 0, out->store->bytes);
+    return rc;
 }
 
 void ckpt_array_fini(struct ckpt_array *a) {
@@ -173,7 +181,7 @@ int ckpt_array_contiguous(const struct ckpt_array *a, struct ckpt_memory *memory
         set_dense_strides(out);
         return 0;
     }
-    const int rc = ckpt_array_new(out, memory, a->dtype, a->shape, a->ndim, err);
+    const int rc = ckpt_array_new_unset(out, memory, a->dtype, a->shape, a->ndim, err);
     return rc < 0 ? rc : ckpt_array_assign(out, a, err);
 }
 

@@ -42,6 +42,9 @@ enum ckpt_dtype ckpt_array_dtype(enum ckpt_dtype dtype);
  * the limit. */
 int ckpt_array_new(struct ckpt_array *out, struct ckpt_memory *memory, enum ckpt_dtype dtype,
                    const int64_t *shape, uint32_t ndim, struct ckpt_err *err) CKPT_CHECKED;
+/* The same with elements of any value, for those who write all of them. */
+int ckpt_array_new_unset(struct ckpt_array *out, struct ckpt_memory *memory, enum ckpt_dtype dtype,
+                         const int64_t *shape, uint32_t ndim, struct ckpt_err *err) CKPT_CHECKED;
 /* Drops the reference; the array is then empty. */
 void ckpt_array_fini(struct ckpt_array *a);
 #define ckpt_auto_array ckpt_array_fini

@@ -22,20 +22,27 @@ static inline __attribute__((always_inline)) void add_multiple(const float *x, i
             y[i] += w * x[stride * i];
 }
 
+/* What the kernel's element k adds to a plane. */
+static inline __attribute__((always_inline)) void
+add_element(const struct ckpt_conv *v, const float *x, const int64_t *k, float w, float *y) {
+    const struct ckpt_conv_span s = ckpt_conv_span(v, k[2]);
+    const int64_t rows = v->out[0] * v->out[1], width = v->out[2], n = s.end - s.first;
+    for (int64_t row = 0; n > 0 && row < rows; row++) {
+        const int64_t from = ckpt_conv_row(v, k, row);
+        if (from >= 0)
+            add_multiple(x + from * v->axes.in[2] + s.first * v->stride[2] + s.start, v->stride[2],
+                         w, n, y + row * width + s.first);
+    }
+}
+
 /* One plane, all of y zero before. */
 static inline __attribute__((always_inline)) void stencil(const struct ckpt_conv *v, const float *x,
                                                           const float *kernel, float *y) {
-    const int64_t rows = v->out[0] * v->out[1];
-    for (int64_t row = 0; row < rows; row++, y += v->out[2])
-        for (int64_t element = 0; element < v->kernel_size; element++) {
-            int64_t k[3];
-            ckpt_conv_unravel(element, v->kernel, k);
-            const int64_t from = ckpt_conv_row(v, k, row);
-            const struct ckpt_conv_span s = ckpt_conv_span(v, k[2]);
-            if (from >= 0 && s.first < s.end)
-                add_multiple(x + from * v->axes.in[2] + s.first * v->stride[2] + s.start,
-                             v->stride[2], kernel[element], s.end - s.first, y + s.first);
-        }
+    for (int64_t element = 0; element < v->kernel_size; element++) {
+        int64_t k[3];
+        ckpt_conv_unravel(element, v->kernel, k);
+        add_element(v, x, k, kernel[element], y);
+    }
 }
 
 typedef void stencil_fn(const struct ckpt_conv *v, const float *x, const float *kernel, float *y);

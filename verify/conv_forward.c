@@ -139,8 +139,8 @@ static int product_init(struct product *p, struct ckpt_err *err) {
     int rc =
         ckpt_array_new(&p->band, memory, CKPT_DT_F32, (int64_t[]){p->height, p->depth}, 2, err);
     if (rc == 0 && !p->direct)
-        rc = ckpt_array_new(&p->columns, memory, CKPT_DT_F32, (int64_t[]){p->depth, p->width}, 2,
-                            err);
+        rc = ckpt_array_new_unset(&p->columns, memory, CKPT_DT_F32, (int64_t[]){p->depth, p->width},
+                                  2, err);
     return rc;
 }
 

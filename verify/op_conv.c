@@ -30,7 +30,8 @@ struct ckpt_conv_span ckpt_conv_span(const struct ckpt_conv *v, int64_t k) {
 }
 
 int64_t ckpt_conv_row(const struct ckpt_conv *v, const int64_t *k, int64_t row) {
-    const int64_t o[2] = {row / v->out[1], row % v->out[1]};
+    const int64_t outer = v->out[0] == 1 ? 0 : row / v->out[1]; /* a division costs a copied row */
+    const int64_t o[2] = {outer, row - outer * v->out[1]};
     int64_t at = 0;
     for (int d = 0; d < 2; d++) {
         const int64_t i = o[d] * v->stride[d] - v->pad[d] + k[d] * v->dilation[d];
@@ -139,6 +140,10 @@ static int check_input(struct ckpt_conv *v, uint32_t spatial, struct ckpt_err *e
     return 0;
 }
 
+static bool depthwise(const struct ckpt_conv *v) {
+    return v->weight.shape[1] == 1 && v->groups > 1;
+}
+
 static int make_result(struct ckpt_call *c, const struct ckpt_conv *v, struct ckpt_err *err) {
     int64_t shape[5];
     uint32_t n = 0;
@@ -147,6 +152,9 @@ static int make_result(struct ckpt_call *c, const struct ckpt_conv *v, struct ck
     shape[n++] = v->cout;
     for (uint32_t d = 3 - v->axes.spatial; d < 3; d++)
         shape[n++] = v->out[d];
+    /* matrix products write all of it; what adds to it needs zeros */
+    if (!v->transposed && !depthwise(v))
+        return ckpt_array_new_unset(c->out, &c->exec->memory, CKPT_DT_F32, shape, n, err);
     return ckpt_call_result(c, shape, n, err);
 }
 
@@ -194,9 +202,9 @@ static int conv(struct ckpt_call *c, uint32_t spatial, bool transposed, struct c
     CKPT_AUTO(conv) struct ckpt_conv v = {.transposed = transposed};
     int rc = conv_init(c, &v, spatial, err);
     if (rc == 0)
-        rc = transposed                               ? ckpt_conv_transposed(c, &v, err)
-             : v.weight.shape[1] == 1 && v.groups > 1 ? ckpt_conv_depthwise(c, &v, err)
-                                                      : ckpt_conv_forward(c, &v, err);
+        rc = transposed      ? ckpt_conv_transposed(c, &v, err)
+             : depthwise(&v) ? ckpt_conv_depthwise(c, &v, err)
+                             : ckpt_conv_forward(c, &v, err);
     if (rc == 0)
         add_bias(c, &v);
     return rc;

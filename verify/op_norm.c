@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/cpu.h"
 #include "verify/op.h"
 
 struct stats {
@@ -50,12 +51,30 @@ static void apply_each(const float *x, struct stats s, const float *weight, cons
     }
 }
 
+static inline __attribute__((always_inline)) void
+scale_and_shift(const float *x, double slope, double offset, int64_t n, float *y) {
+    for (int64_t i = 0; i < n; i++)
+        y[i] = (float)((double)x[i] * slope + offset);
+}
+
+static void scale_plain(const float *x, double slope, double offset, int64_t n, float *y) {
+    scale_and_shift(x, slope, offset, n, y);
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) static void scale_avx2(const float *x, double slope, double offset,
+                                                       int64_t n, float *y) {
+    scale_and_shift(x, slope, offset, n, y);
+}
+#else
+#define scale_avx2 scale_plain
+#endif
+
 /* The same with one weight and bias for all. */
 static void apply_one(const float *x, struct stats s, double weight, double bias, int64_t n,
                       float *y) {
-    const double slope = s.scale * weight, offset = bias - s.mean * slope;
-    for (int64_t i = 0; i < n; i++)
-        y[i] = (float)((double)x[i] * slope + offset);
+    const double slope = s.scale * weight;
+    (ckpt_cpu()->avx2 ? scale_avx2 : scale_plain)(x, slope, bias - s.mean * slope, n, y);
 }
 
 static const float *elements(const struct ckpt_array *a) {
@@ -65,7 +84,9 @@ static const float *elements(const struct ckpt_array *a) {
 /* The input, and a result of its shape. */
 static int begin(struct ckpt_call *c, struct ckpt_array *x, struct ckpt_err *err) {
     const int rc = ckpt_call_input(c, "input", x, err);
-    return rc < 0 ? rc : ckpt_call_result(c, x->shape, x->ndim, err);
+    return rc < 0 ? rc
+                  : ckpt_array_new_unset(c->out, &c->exec->memory, CKPT_DT_F32, x->shape, x->ndim,
+                                         err);
 }
 
 /* ---- over the last dimensions ---- */

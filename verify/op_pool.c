@@ -17,6 +17,8 @@
 struct pool {
     struct ckpt_axes axes;
     struct ckpt_array x;
+    struct ckpt_array last; /* windows along the last axis, as int64 */
+    struct ckpt_array row;  /* an input row */
     int64_t kernel[3], stride[3], pad[3], dilation[3], out[3];
     bool adaptive;
     bool count_padding;
@@ -25,6 +27,8 @@ struct pool {
 
 static void pool_fini(struct pool *p) {
     ckpt_array_fini(&p->x);
+    ckpt_array_fini(&p->last);
+    ckpt_array_fini(&p->row);
 }
 CKPT_DEFINE_AUTO(pool, struct pool, pool_fini)
 
@@ -92,30 +96,77 @@ static struct found mean(const struct pool *p, const float *x, const struct wind
 
 typedef struct found window_fn(const struct pool *p, const float *x, const struct window *w);
 
+static const struct window *last_windows(const struct pool *p) {
+    return p->last.data;
+}
+
+/* One row of windows; at may be NULL. */
+static void pool_row(const struct pool *p, window_fn *reduce, const float *x, struct window *w,
+                     float *y, int64_t *at) {
+    for (int64_t k = 0; k < p->out[2]; k++) {
+        w[2] = last_windows(p)[k];
+        const struct found f = reduce(p, x, w);
+        y[k] = (float)f.value;
+        if (at)
+            at[k] = f.at;
+    }
+}
+
+/* The greatest of a row's window, NaN if there is one. */
+static float greatest_of(const float *x, const struct window *w) {
+    float best = -INFINITY;
+    for (int64_t i = w->first; i < w->end; i += w->step)
+        best = x[i] > best || isnan(x[i]) ? x[i] : best;
+    return best;
+}
+
+/* The same row of maxima, without positions: first over the outer axes, whole rows at a time. */
+static void greatest_row(const struct pool *p, const float *x, const struct window *w, float *y) {
+    float *const row = ckpt_array_f32(&p->row);
+    const int64_t width = p->axes.in[2];
+    for (int64_t k = 0; k < width; k++)
+        row[k] = -INFINITY;
+    for (int64_t i = w[0].first; i < w[0].end; i += w[0].step)
+        for (int64_t j = w[1].first; j < w[1].end; j += w[1].step) {
+            const float *const from = x + (i * p->axes.in[1] + j) * width;
+            for (int64_t k = 0; k < width; k++)
+                row[k] = from[k] > row[k] || isnan(from[k]) ? from[k] : row[k];
+        }
+    for (int64_t k = 0; k < p->out[2]; k++)
+        y[k] = greatest_of(row, &last_windows(p)[k]);
+}
+
 /* One plane; at may be NULL. */
 static int pool_plane(const struct ckpt_call *c, const struct pool *p, window_fn *reduce,
                       const float *x, float *y, int64_t *at, struct ckpt_err *err) {
     struct window w[3];
-    int64_t i = 0;
+    int rc = 0;
     for (int64_t a = 0; a < p->out[0]; a++)
-        for (int64_t b = 0; b < p->out[1]; b++) {
+        for (int64_t b = 0; rc == 0 && b < p->out[1]; b++, y += p->out[2]) {
             w[0] = window_of(p, 0, a);
             w[1] = window_of(p, 1, b);
-            for (int64_t k = 0; k < p->out[2]; k++, i++) {
-                w[2] = window_of(p, 2, k);
-                const struct found f = reduce(p, x, w);
-                y[i] = (float)f.value;
-                if (at)
-                    at[i] = f.at;
-            }
-            const int rc = ckpt_exec_check(c->exec, err);
-            if (rc < 0)
-                return rc;
+            if (reduce == greatest && !at)
+                greatest_row(p, x, w, y);
+            else
+                pool_row(p, reduce, x, w, y, at);
+            at = at ? at + p->out[2] : NULL;
+            rc = ckpt_exec_check(c->exec, err);
         }
-    return 0;
+    return rc;
 }
 
-static int pool_planes(struct ckpt_call *c, const struct pool *p, window_fn *reduce,
+static int make_rows(struct ckpt_call *c, struct pool *p, struct ckpt_err *err) {
+    const int64_t shape[2] = {p->out[2], sizeof(struct window) / sizeof(int64_t)};
+    struct ckpt_memory *const memory = &c->exec->memory;
+    int rc = ckpt_array_new(&p->last, memory, CKPT_DT_I64, shape, 2, err);
+    if (rc == 0)
+        rc = ckpt_array_new(&p->row, memory, CKPT_DT_F32, &p->axes.in[2], 1, err);
+    for (int64_t k = 0; rc == 0 && k < p->out[2]; k++)
+        ((struct window *)p->last.data)[k] = window_of(p, 2, k);
+    return rc;
+}
+
+static int pool_planes(struct ckpt_call *c, struct pool *p, window_fn *reduce,
                        struct ckpt_err *err) {
     const int64_t from = p->axes.in[0] * p->axes.in[1] * p->axes.in[2];
     const bool positions = reduce == greatest && c->nout > 1;
@@ -123,6 +174,8 @@ static int pool_planes(struct ckpt_call *c, const struct pool *p, window_fn *red
     if (rc == 0 && positions)
         rc = ckpt_axes_result(c, 1, CKPT_DT_I64, &p->x, p->axes.spatial, p->out, err);
     const int64_t to = rc == 0 ? p->out[0] * p->out[1] * p->out[2] : 0;
+    if (rc == 0)
+        rc = make_rows(c, p, err);
     for (int64_t i = 0; rc == 0 && to > 0 && i < p->axes.planes; i++)
         rc = pool_plane(c, p, reduce, ckpt_array_f32(&p->x) + i * from,
                         ckpt_array_f32(&c->out[0]) + i * to,
