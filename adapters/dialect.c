@@ -94,12 +94,14 @@ int ckpt_dialect_apply_rules(struct ckpt_build *b, const char *rules) {
 
 int ckpt_apply_dialect(struct ckpt_build *b) {
     int rc = ckpt_open_dialect(b);
-    if (rc == 0 && b->dialect->decide)
-        rc = b->dialect->decide(b);
+    if (rc == 0 && b->dialect->prepare)
+        b->dialect->prepare(b);
     if (rc == 0 && b->options->explain)
         rc = ckpt_explain_computing(b);
     if (rc == 0)
         rc = ckpt_merge_items(b);
+    if (rc == 0 && b->dialect->decide)
+        rc = b->dialect->decide(b);
     if (rc == 0)
         rc = apply_rules(b);
     if (rc == 0 && b->rules[0]->nmodules)

@@ -22,6 +22,8 @@ struct ckpt_dialect {
     enum ckpt_dtype cast; /* cast=auto with layout=torch; NONE: keep */
     /* dialect=auto: 1 it is this, 0 not, or negative. NULL: not by itself, or by the hint. */
     int (*is)(struct ckpt_build *b);
+    /* What else is part of the model, or is not; before anything is computed. NULL. */
+    void (*prepare)(struct ckpt_build *b);
     /* What the modules are, where its rules ask for their kinds; NULL. */
     int (*decide)(struct ckpt_build *b);
 };

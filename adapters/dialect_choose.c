@@ -48,6 +48,7 @@ static const struct ckpt_dialect dialects[] = {
      .suffix = ".value",
      .suffix_of_most = true,
      .is = ckpt_is_flax,
+     .prepare = ckpt_settle_flax_model,
      .decide = ckpt_decide_flax_modules},
     {.name = "torch"},
 };

@@ -223,12 +223,13 @@ static void leave_random_state(struct ckpt_build *b) {
     }
 }
 
-int ckpt_decide_flax_modules(struct ckpt_build *b) {
+void ckpt_settle_flax_model(struct ckpt_build *b) {
     take_statistics(b);
     leave_random_state(b);
-    int rc = ckpt_merge_items(b); /* while a stack's weights and factors are one array each */
-    if (rc == 0)
-        rc = warn_normalised(b);
+}
+
+int ckpt_decide_flax_modules(struct ckpt_build *b) {
+    int rc = warn_normalised(b);
     if (rc == 0)
         rc = ckpt_flax_unstack(b);
     return rc ? rc : decide_all(b);

@@ -9,8 +9,9 @@ struct ckpt_build;
 int ckpt_is_flax(struct ckpt_build *b) CKPT_CHECKED;
 /* Takes stacks of layers apart: each layer's arrays are then items of their own. */
 int ckpt_flax_unstack(struct ckpt_build *b) CKPT_CHECKED;
-/* Takes the running statistics into the model, stacks of layers apart, and decides what each module
- * is. */
+/* Takes the running statistics into the model, and the state of random numbers out of it. */
+void ckpt_settle_flax_model(struct ckpt_build *b);
+/* Takes stacks of layers apart, and decides what each module is. */
 int ckpt_decide_flax_modules(struct ckpt_build *b) CKPT_CHECKED;
 
 #endif
