@@ -62,7 +62,7 @@ static double c_remainder(const double *v, const struct ckpt_scalar *p) {
 
 static double power(const double *v, const struct ckpt_scalar *p) {
     (void)p;
-    return pow(v[0], v[1]);
+    return v[1] == 2 ? v[0] * v[0] : pow(v[0], v[1]);
 }
 
 static double maximum(const double *v, const struct ckpt_scalar *p) {

@@ -14,12 +14,15 @@
         double most = -(double)INFINITY, sum = 0;                                                  \
         for (int64_t i = 0; i < n; i++)                                                            \
             most = fmax(most, (double)x[i * step]);                                                \
-        for (int64_t i = 0; i < n; i++)                                                            \
-            sum += exp((double)x[i * step] - most);                                                \
-        const double log_sum = log(sum);                                                           \
         for (int64_t i = 0; i < n; i++) {                                                          \
-            const double shifted = (double)x[i * step] - most;                                     \
-            y[i * step] = (type)(logarithm ? shifted - log_sum : exp(shifted) / sum);              \
+            const double shifted = (double)x[i * step] - most, e = exp(shifted);                   \
+            sum += e;                                                                              \
+            y[i * step] = (type)(logarithm ? shifted : e);                                         \
+        }                                                                                          \
+        const double log_sum = log(sum), scale = 1 / sum;                                          \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            const double v = (double)y[i * step];                                                  \
+            y[i * step] = (type)(logarithm ? v - log_sum : v * scale);                             \
         }                                                                                          \
     }
 SOFTMAX_ROW(row_f32, float)
