@@ -15,8 +15,9 @@
 #define MISMATCH_BYTES 160 /* without its key and the digits of two elements */
 #define FAULT_BYTES 160    /* without entry, reason and tensors */
 #define LIST_TEXT_BYTES 16 /* a text that stands in a list: blanks, comma, line break */
-#define PARAM_LISTS 4      /* lists in which one parameter may stand at once */
-#define RUN_BYTES 4096     /* name, status and all metrics of one output */
+#define PROPERTY_BYTES (200 + CKPT_REPORT_TEXT_MAX)
+#define PARAM_LISTS 4  /* lists in which one parameter may stand at once */
+#define RUN_BYTES 4096 /* name, status and all metrics of one output */
 
 static size_t text_bytes(struct ckpt_text t) {
     size_t quoted;
@@ -141,7 +142,8 @@ static size_t graph_bytes(const struct ckpt_model *m, const struct ckpt_verify_o
     for (size_t i = 0; i < g->noutputs; i++)
         outputs += g->output[i].arg.n;
     outputs = outputs < CKPT_OUTPUTS_MAX ? outputs : CKPT_OUTPUTS_MAX;
-    return outputs * CKPT_RUNS_MAX * RUN_BYTES + params_bytes(m, g);
+    return outputs * CKPT_RUNS_MAX * RUN_BYTES + CKPT_PROPERTIES_MAX * PROPERTY_BYTES +
+           params_bytes(m, g);
 }
 
 size_t ckpt_verify_bound(const struct ckpt_model *m, const struct ckpt_verify_options *options) {

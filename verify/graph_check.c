@@ -6,37 +6,25 @@
  *                      │                                     ├─ torch-vs-burn
  *                      └─ parameters as served ─────► burn ──┴─ burn-vs-recorded
  */
+#include "verify/graph_check.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "verify/graph_inputs.h"
 
-struct check {
-    struct ckpt_verification *v;
-    const struct ckpt_graph *graph;
-    const struct ckpt_checkpoint *own;  /* the graph's file as a checkpoint; NULL: a bare graph */
-    struct ckpt_checkpoint *opened_own; /* the same, if it had to be opened */
-    struct ckpt_graph *opened_graph;
-    struct ckpt_program program;
-    struct ckpt_graph_inputs inputs;
-    struct ckpt_array torch[CKPT_OUTPUTS_MAX], served[CKPT_OUTPUTS_MAX];
-    uint32_t noutputs;
-};
-
-static void check_fini(struct check *c) {
+static void check_fini(struct ckpt_graph_check *c) {
     for (uint32_t i = 0; i < CKPT_OUTPUTS_MAX; i++) {
         ckpt_array_fini(&c->torch[i]);
         ckpt_array_fini(&c->served[i]);
     }
     ckpt_graph_inputs_fini(&c->inputs);
     ckpt_program_fini(&c->program);
-    ckpt_graph_free(c->opened_graph);
     ckpt_checkpoint_close(c->opened_own);
 }
-CKPT_DEFINE_AUTO(check, struct check, check_fini)
+CKPT_DEFINE_AUTO(check, struct ckpt_graph_check, check_fini)
 
 void ckpt_graph_result_fini(struct ckpt_graph_result *g) {
     if (g->params)
@@ -62,7 +50,7 @@ static const char *base_name(const char *path) {
     return slash ? slash + 1 : path;
 }
 
-static int find_own(struct check *c) {
+static int find_own(struct ckpt_graph_check *c) {
     static const struct ckpt_open_options plain = {0};
     struct ckpt_err ignored = {0};
     c->own = c->v->model->checkpoint;
@@ -76,7 +64,7 @@ static int find_own(struct check *c) {
 }
 
 /* False: there is none, and the result says why. */
-static bool find_graph(struct check *c) {
+static bool find_graph(struct ckpt_graph_check *c) {
     const struct ckpt_verify_options *const o = c->v->options;
     struct ckpt_graph_result *const g = &c->v->graph;
     g->own = !o->graph;
@@ -128,7 +116,7 @@ static void list_params(const struct ckpt_graph_params *all, bool ill_shaped, si
 }
 
 /* False: the graph and the checkpoint don't belong together. */
-static bool fits(struct check *c) {
+static bool fits(struct ckpt_graph_check *c) {
     struct ckpt_graph_result *const g = &c->v->graph;
     const struct ckpt_graph_params *const p = g->params;
     if (!p->missing && !p->ill_shaped)
@@ -142,7 +130,7 @@ static bool fits(struct check *c) {
     return false;
 }
 
-static int find_params(struct check *c, struct ckpt_err *err) {
+static int find_params(struct ckpt_graph_check *c, struct ckpt_err *err) {
     struct ckpt_graph_result *const g = &c->v->graph;
     g->params = calloc(1, sizeof(*g->params));
     if (!g->params)
@@ -152,8 +140,9 @@ static int find_params(struct check *c, struct ckpt_err *err) {
 
 /* ---- running ---- */
 
-static int run_side(struct check *c, enum ckpt_side side, struct ckpt_array *out,
-                    struct ckpt_err *err) {
+int ckpt_graph_check_run(struct ckpt_graph_check *c, enum ckpt_side side,
+                         const struct ckpt_array *input, struct ckpt_array *out,
+                         struct ckpt_err *err) {
     const struct ckpt_graph *const g = c->graph;
     CKPT_AUTO(graph_bounds) struct ckpt_graph_bounds b = {0};
     CKPT_AUTO(free) struct ckpt_run_value *value = calloc(g->ninputs + 1, sizeof(*value));
@@ -161,13 +150,14 @@ static int run_side(struct check *c, enum ckpt_side side, struct ckpt_array *out
         return ckpt_fail_memory(err, "running the graph");
     int rc = ckpt_graph_params_bind(c->v, c->v->graph.params, side, &b, value, err);
     for (size_t i = 0; rc == 0 && i < g->ninputs; i++)
-        if (c->inputs.at[i].store)
-            value[i].array = c->inputs.at[i];
+        if (input[i].store)
+            value[i].array = input[i];
     return rc < 0 ? rc : ckpt_program_run(&c->program, value, &c->v->exec, out, c->noutputs, err);
 }
 
-static int add_run(struct check *c, const char *name, uint32_t output, const struct ckpt_array *ref,
-                   const struct ckpt_array *out, struct ckpt_err *err) {
+static int add_run(struct ckpt_graph_check *c, const char *name, uint32_t output,
+                   const struct ckpt_array *ref, const struct ckpt_array *out,
+                   struct ckpt_err *err) {
     struct ckpt_graph_result *const g = &c->v->graph;
     struct ckpt_run_result *const r = &g->run[g->nruns];
     const int rc = ckpt_run_compare(c->v->options, name, output, ref, out, r, err);
@@ -178,7 +168,7 @@ static int add_run(struct check *c, const char *name, uint32_t output, const str
     return 0;
 }
 
-static int compare_output(struct check *c, uint32_t i, struct ckpt_err *err) {
+static int compare_output(struct ckpt_graph_check *c, uint32_t i, struct ckpt_err *err) {
     char key[24];
     snprintf(key, sizeof(key), "output.%u", i);
     const bool on_record = strcmp(c->inputs.origin, "recorded") == 0;
@@ -196,7 +186,7 @@ static int compare_output(struct check *c, uint32_t i, struct ckpt_err *err) {
     return rc < 0 ? rc : add_run(c, "torch-vs-burn", i, &c->torch[i], &c->served[i], err);
 }
 
-static int run_all(struct check *c, struct ckpt_err *err) {
+static int run_all(struct ckpt_graph_check *c, struct ckpt_err *err) {
     struct ckpt_graph_result *const g = &c->v->graph;
     g->noutputs = ckpt_program_outputs(&c->program);
     c->noutputs = g->noutputs < CKPT_OUTPUTS_MAX ? g->noutputs : CKPT_OUTPUTS_MAX;
@@ -208,15 +198,15 @@ static int run_all(struct check *c, struct ckpt_err *err) {
     if (rc == 0)
         g->inputs = c->inputs.origin;
     if (rc == 0)
-        rc = run_side(c, CKPT_SIDE_TORCH, c->torch, err);
+        rc = ckpt_graph_check_run(c, CKPT_SIDE_TORCH, c->inputs.at, c->torch, err);
     if (rc == 0)
-        rc = run_side(c, CKPT_SIDE_SERVED, c->served, err);
+        rc = ckpt_graph_check_run(c, CKPT_SIDE_SERVED, c->inputs.at, c->served, err);
     for (uint32_t i = 0; rc == 0 && i < c->noutputs; i++)
         rc = compare_output(c, i, err);
-    return rc;
+    return rc < 0 ? rc : ckpt_properties_check(c, err);
 }
 
-static int check_graph(struct check *c, struct ckpt_err *err) {
+static int check_graph(struct ckpt_graph_check *c, struct ckpt_err *err) {
     int rc = find_own(c);
     if (rc == 0)
         rc = ckpt_program_make(c->graph, &c->program, err);
@@ -229,7 +219,7 @@ static int check_graph(struct check *c, struct ckpt_err *err) {
 }
 
 int ckpt_verify_graph(struct ckpt_verification *v, struct ckpt_err *err) {
-    CKPT_AUTO(check) struct check c = {.v = v};
+    CKPT_AUTO(check) struct ckpt_graph_check c = {.v = v};
     struct ckpt_err found = {0};
     v->graph.status = CKPT_STATUS_SKIP;
     if (v->chain.text || !find_graph(&c))

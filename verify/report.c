@@ -252,6 +252,7 @@ void ckpt_report_write(const struct ckpt_verification *v, struct ckpt_str *out) 
     ckpt_put_graph(&w, v);
     put_reference(&w, &v->reference);
     ckpt_put_runs(&w, v);
+    ckpt_put_properties(&w, v);
     put_layers(&w, &v->layer);
     put_cast(&w, v);
     put_bytes(&w, v);

@@ -87,6 +87,18 @@ void ckpt_put_graph(struct ckpt_report_out *w, const struct ckpt_verification *v
     ckpt_put_end(w);
 }
 
+void ckpt_put_properties(struct ckpt_report_out *w, const struct ckpt_verification *v) {
+    ckpt_put_list(w, "properties");
+    for (uint32_t i = 0; i < v->graph.nproperties; i++) {
+        ckpt_jsonw_object(&w->json);
+        ckpt_put_string(w, "name", v->graph.property[i].name);
+        ckpt_put_status(w, "status", v->graph.property[i].status);
+        ckpt_put_string(w, "detail", v->graph.property[i].detail.text);
+        ckpt_put_end(w);
+    }
+    ckpt_put_list_end(w);
+}
+
 /* ---- its parameters ---- */
 
 static bool is_unused(const struct ckpt_graph_param *p) {

@@ -23,9 +23,10 @@ void ckpt_put_end(struct ckpt_report_out *w);
 void ckpt_put_list(struct ckpt_report_out *w, const char *key);
 void ckpt_put_list_end(struct ckpt_report_out *w);
 
-/* report_graph.c: the members "graph", "runs" and "params". */
+/* report_graph.c: the members "graph", "runs", "properties" and "params". */
 void ckpt_put_graph(struct ckpt_report_out *w, const struct ckpt_verification *v);
 void ckpt_put_runs(struct ckpt_report_out *w, const struct ckpt_verification *v);
+void ckpt_put_properties(struct ckpt_report_out *w, const struct ckpt_verification *v);
 void ckpt_put_params(struct ckpt_report_out *w, const struct ckpt_verification *v);
 
 #endif

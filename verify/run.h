@@ -56,6 +56,14 @@ struct ckpt_chain_result {
 
 struct ckpt_graph_params;
 
+#define CKPT_PROPERTIES_MAX 6
+
+struct ckpt_property {
+    const char *name; /* "causal" */
+    enum ckpt_status status;
+    struct ckpt_reason detail;
+};
+
 struct ckpt_graph_result {
     enum ckpt_status status;
     struct ckpt_reason reason;
@@ -66,6 +74,8 @@ struct ckpt_graph_result {
     uint32_t nruns, noutputs, more_outputs;
     const char *inputs; /* "recorded", "sample" (the graph's own), "seeded"; NULL: it did not run */
     struct ckpt_graph_params *params; /* NULL: not looked for */
+    struct ckpt_property property[CKPT_PROPERTIES_MAX];
+    uint32_t nproperties;
 };
 
 struct ckpt_verification {

@@ -170,6 +170,31 @@ def test_memory():
     assert report["graph"]["status"] in ("SKIP", "TEST_SKIP") and "verify_memory" in report["graph"]["reason"], report["graph"]
 
 
+def test_properties():
+    """The minimal transformer under no mask, a causal one, a padding mask and both; and a mask that does not hold."""
+    for masks in ("", "causal", "causal_padding"):
+        stem = "minimal_transformer" + (f".{masks}" if masks else "")
+        report = must_pass(VERIFY / "minimal_transformer.safetensors", graph=graph_of(stem),
+                           reference=VERIFY / f"{stem}.reference.safetensors")
+        found = {p["name"]: p["status"] for p in report["properties"]}
+        assert found == {"eval": "PASS", "repeatable": "PASS", "batch": "PASS", "causal": "PASS" if "causal" in masks else "SKIP",
+                         "padding": "PASS" if "padding" in masks else "SKIP"}, (masks, report["properties"])
+    llama = {p["name"]: p["status"] for p in verify(VERIFY / "llama_tiny.safetensors")["properties"]}
+    assert llama["causal"] == "PASS", llama
+    with tempfile.TemporaryDirectory() as folder:  # a graph that forgets its mask
+        graph = json.loads((VERIFY / "minimal_transformer.causal.graph.json").read_text())
+        for node in graph["graph_module"]["graph"]["nodes"]:
+            if "scaled_dot_product_attention" in node["target"]:
+                node["inputs"] = [i for i in node["inputs"] if i["name"] != "attn_mask"]
+        path = pathlib.Path(folder) / "forgetful.graph.json"
+        path.write_text(json.dumps(graph))
+        report = verify(VERIFY / "minimal_transformer.safetensors", graph=path,
+                        reference=VERIFY / "minimal_transformer.causal.reference.safetensors")
+        assert report["status"] == "DIFF", report["graph"]
+        causal = next(p for p in report["properties"] if p["name"] == "causal")
+        assert causal["status"] == "DIFF" and "changed" in causal["detail"], causal
+
+
 def test_broken_numbering():
     """Norms that change their places: burn's layers compute something else."""
     layer = r"(encoder\.layers\.\d+\.)"
