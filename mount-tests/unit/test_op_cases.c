@@ -84,8 +84,7 @@ static struct ckpt_array turned(struct ckpt_array a) {
     for (uint32_t d = 0; d < a.ndim; d++)
         order[d] = a.ndim - 1 - d;
     CKPT_AUTO(array)
-    struct ckpt_array dense = a,
-                      view = ckpt_array_permute(&dense, order), copy = {0};
+    struct ckpt_array dense = a, view = ckpt_array_permute(&dense, order), copy = {0};
     assert_int_equal(ckpt_array_contiguous(&view, &memory, &copy, NULL), 0);
     return ckpt_array_permute(&copy, order);
 }
