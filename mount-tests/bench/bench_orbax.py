@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 sys.dont_write_bytecode = True
 from measured import Peak, medians, mounted, print_row, timed
@@ -66,7 +67,7 @@ def source(a, name):
 
 
 def scratch(a):
-    return os.path.join(a.out, f"bench.{os.getpid()}")
+    return os.path.join(a.out, "out")
 
 
 def peer(a, name, body):
@@ -184,10 +185,11 @@ def main():
     a = parser.parse_args()
     a.python = os.environ.get("CKPT_ORBAX_PYTHON", sys.executable)
     a.data, a.binary = os.path.abspath(a.data), os.path.abspath(a.binary)
-    a.compare = Compare(scratch(a) + ".kept")
     subprocess.run([a.python, os.path.join(here, "gen_orbax.py"), a.data], check=True)
     subprocess.run(["find", a.data, "-type", "f", "-exec", "cat", "{}", "+"], check=True, stdout=subprocess.DEVNULL)
-    got = medians([c for c in cases(a) if a.only in c[0]], a.rounds, "round")
+    with tempfile.TemporaryDirectory(prefix="ckpt-bench.", dir=a.out) as a.out:
+        a.compare = Compare(os.path.join(a.out, "kept"))
+        got = medians([c for c in cases(a) if a.only in c[0]], a.rounds, "round")
     if a.only:
         print(json.dumps(got, indent=1))
     else:
