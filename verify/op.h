@@ -99,6 +99,7 @@ extern const struct ckpt_op_family ckpt_family_layer;
 extern const struct ckpt_op_family ckpt_family_conv;
 extern const struct ckpt_op_family ckpt_family_norm;
 extern const struct ckpt_op_family ckpt_family_pool;
+extern const struct ckpt_op_family ckpt_family_embedding_bag;
 extern const struct ckpt_op_family ckpt_family_loss;
 extern const struct ckpt_op_family ckpt_family_rnn_cell;
 extern const struct ckpt_op_family ckpt_family_rnn;
@@ -225,5 +226,6 @@ int ckpt_op_linear(struct ckpt_call *c, struct ckpt_err *err);
 int ckpt_op_embedding(struct ckpt_call *c, struct ckpt_err *err);
 int ckpt_op_flatten(struct ckpt_call *c, struct ckpt_err *err);
 int ckpt_op_prelu(struct ckpt_call *c, struct ckpt_err *err);
+int ckpt_op_prelu_kernel(struct ckpt_call *c, struct ckpt_err *err);
 
 #endif

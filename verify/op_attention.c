@@ -196,6 +196,8 @@ static void attend(const struct attention *a, int64_t head, float *scores, float
     const int64_t offset = mask_offset(a, head);
     if (e > 0)
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, l, s, e, 1, q, e, k, e, 0, scores, s);
+    else
+        memset(scores, 0, (size_t)(a->l * a->s) * sizeof(*scores));
     for (int64_t i = 0; i < a->l; i++) {
         scale_and_mask(a, scores + i * a->s, offset, i);
         const double sum = softmax(scores + i * a->s, a->s);

@@ -97,7 +97,7 @@ static int set_output(const struct ckpt_call *c, struct ckpt_conv *v, const int6
     v->positions_in = v->positions_out = v->kernel_size = 1;
     for (int d = 0; d < 3; d++) {
         v->out[d] = out_size(v, d, extra[d], same);
-        if (v->out[d] < 1)
+        if (v->out[d] < 1 || v->axes.in[d] < 1)
             return ckpt_fail(err, -EINVAL, "the input is too small for the kernel of %.*s",
                              CKPT_TEXT_ARGS(v->weight.name));
         if (!ckpt_mul_i64(v->positions_in, v->axes.in[d], &v->positions_in) ||

@@ -35,3 +35,22 @@ int ckpt_op_prelu(struct ckpt_call *c, struct ckpt_err *err) {
         apply(&x, &slope, inner, ckpt_array_f32(c->out));
     return rc;
 }
+
+/* The kernel alone: one slope for each element, broadcast. */
+int ckpt_op_prelu_kernel(struct ckpt_call *c, struct ckpt_err *err) {
+    CKPT_AUTO(array) struct ckpt_array x = {0}, given = {0}, seen = {0}, slope = {0};
+    int rc = ckpt_call_input(c, "self", &x, err);
+    if (rc == 0)
+        rc = ckpt_call_input(c, "weight", &given, err);
+    if (rc == 0)
+        rc = ckpt_array_expand(&given, x.shape, x.ndim, &seen, err);
+    if (rc == 0)
+        rc = ckpt_array_contiguous(&seen, &c->exec->memory, &slope, err);
+    if (rc == 0)
+        rc = ckpt_call_result(c, x.shape, x.ndim, err);
+    for (int64_t i = 0; rc == 0 && i < ckpt_array_count(&x); i++) {
+        const float v = ckpt_array_f32(&x)[i];
+        ckpt_array_f32(c->out)[i] = v > 0 ? v : v * ckpt_array_f32(&slope)[i];
+    }
+    return rc;
+}

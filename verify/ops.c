@@ -10,6 +10,7 @@
 static const struct ckpt_op_family *const families[] = {
     &ckpt_family_layer,
     &ckpt_family_pool,
+    &ckpt_family_embedding_bag,
     &ckpt_family_loss,
     &ckpt_family_rnn_cell,
     &ckpt_family_rnn,

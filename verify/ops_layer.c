@@ -8,6 +8,7 @@ static const struct ckpt_op ops[] = {
      "bool scale_grad_by_freq=False, bool sparse=False) -> Tensor",
      ckpt_op_embedding},
     {"prelu", "prelu(Tensor self, Tensor weight) -> Tensor", ckpt_op_prelu},
+    {"_prelu_kernel", "_prelu_kernel(Tensor self, Tensor weight) -> Tensor", ckpt_op_prelu_kernel},
 };
 
 const struct ckpt_op_family ckpt_family_layer = CKPT_OP_FAMILY(ops);
