@@ -71,7 +71,9 @@ struct ckpt_checkpoint {
     struct ckpt_globals globals; /* what the pickles name */
     struct ckpt_pair *metadata;  /* safetensors' __metadata__ */
     size_t nmetadata;
-    struct ckpt_graph *graph; /* what the model computes (formats/graph.h), of a .pt2; or NULL */
+    struct ckpt_graph *graph;        /* what the model computes (formats/graph.h), of a .pt2 or of
+                                        TorchScript; or NULL */
+    const struct ckpt_err *no_graph; /* why TorchScript has none; else NULL */
     /* Tensors that belong to the code and not to the state dict, or NULL: constants and buffers
      * that are not persistent, under their names; recorded arguments as "sample_inputs.0.1", the
      * second by position. Shares this one's files. */

@@ -35,8 +35,6 @@
 #include "formats/export_schema.h"
 #include "formats/zip.h"
 
-struct ckpt_checkpoint;
-
 #define CKPT_GRAPH_NONE UINT32_MAX /* no value, no node */
 
 enum ckpt_graph_type {
@@ -151,19 +149,14 @@ struct ckpt_graph {
     struct ckpt_arena arena;
 };
 
-/* Of a .pt2 archive, a bare JSON file of its models/ folder, or a TorchScript archive. */
+/* Of a .pt2 archive, a bare JSON file of its models/ folder, or a TorchScript archive: there
+ * -EOPNOTSUPP says that what it computes hangs on more than its code and flags ("FILE, line N:
+ * ..."). */
 int ckpt_graph_open(const char *path, struct ckpt_graph **out, struct ckpt_err *err) CKPT_CHECKED;
 /* The graph of an open archive whose entries begin with root ("archive/"): models/model.json, or
  * the only one. *out is NULL if it has none. */
 int ckpt_graph_of_archive(const struct ckpt_zip *zip, struct ckpt_text root,
                           struct ckpt_graph **out, struct ckpt_err *err) CKPT_CHECKED;
-/* The graph of an open TorchScript archive, whose forward is followed without being run; root as
- * below. -EOPNOTSUPP: what it computes hangs on more than its code and flags say ("FILE, line N:
- * ..."). The archive's file and entries must live as long as the graph if that has constants. */
-int ckpt_graph_of_script(const struct ckpt_zip *zip, struct ckpt_text root, struct ckpt_graph **out,
-                         struct ckpt_err *err) CKPT_CHECKED;
-/* Whether an archive is one of torch.jit.save; then *root is its folder with a slash behind. */
-bool ckpt_graph_script_root(const struct ckpt_zip *zip, struct ckpt_text *root);
 int ckpt_graph_parse(const void *json, size_t n, struct ckpt_graph **out,
                      struct ckpt_err *err) CKPT_CHECKED;
 void ckpt_graph_free(struct ckpt_graph *g); /* NULL is fine */

@@ -18,7 +18,6 @@ void ckpt_graph_free(struct ckpt_graph *g) {
     free(g->input);
     free(g->output);
     free(g->stack);
-    ckpt_checkpoint_close(g->constants);
     ckpt_arena_fini(&g->arena);
     free(g);
 }
@@ -64,11 +63,19 @@ int ckpt_graph_of_archive(const struct ckpt_zip *zip, struct ckpt_text root,
     return rc ? ckpt_fail_in(err, "%.*s", CKPT_TEXT_ARGS(e->name)) : 0;
 }
 
-static int open_script(const struct ckpt_zip *zip, struct ckpt_text root, struct ckpt_arena *arena,
-                       struct ckpt_graph **out, struct ckpt_err *err) {
-    const int rc = ckpt_graph_of_script(zip, root, out, err);
-    if (rc == 0 && (*out)->constants) /* they name entries */
-        ckpt_arena_move(&(*out)->constants->arena, arena);
+/* A TorchScript archive is followed where it is read. */
+static int open_script(const char *path, struct ckpt_graph **out, struct ckpt_err *err) {
+    struct ckpt_checkpoint *c = NULL;
+    int rc = ckpt_checkpoint_open_file(path, NULL, &c, err);
+    if (rc)
+        return rc;
+    *out = CKPT_STEAL(c->graph);
+    if (!*out && c->no_graph)
+        rc = ckpt_fail(err, c->no_graph->code, "%s", c->no_graph->text);
+    else if (!*out)
+        rc = ckpt_fail(err, -EINVAL,
+                       "a ZIP archive, but not one of torch.export.save or torch.jit.save");
+    ckpt_checkpoint_close(c);
     return rc;
 }
 
@@ -79,11 +86,8 @@ static int open_archive(const struct ckpt_file *f, struct ckpt_graph **out, stru
     int rc = ckpt_zip_open(f, &arena, &zip, err);
     if (rc)
         return rc;
-    if (ckpt_graph_script_root(&zip, &root))
-        return open_script(&zip, root, &arena, out, err);
     if (!ckpt_pt2_root(&zip, &root))
-        return ckpt_fail(err, -EINVAL,
-                         "a ZIP archive, but not one of torch.export.save or torch.jit.save");
+        return open_script(f->path, out, err);
     rc = ckpt_graph_of_archive(&zip, root, out, err);
     if (rc == 0 && !*out)
         return ckpt_fail(err, -ENOTSUP,
@@ -103,15 +107,6 @@ static int open_json(const struct ckpt_file *f, struct ckpt_graph **out, struct 
     return rc ? rc : ckpt_graph_parse(json, (size_t)f->size, out, err);
 }
 
-/* Constants lie in the file. */
-static int keep_file(struct ckpt_file *f, struct ckpt_graph **g, struct ckpt_err *err) {
-    if (ckpt_checkpoint_add_file((*g)->constants, f) == 0)
-        return 0;
-    ckpt_graph_free(*g);
-    *g = NULL;
-    return ckpt_fail_memory(err, "reading a graph");
-}
-
 int ckpt_graph_open(const char *path, struct ckpt_graph **out, struct ckpt_err *err) {
     struct ckpt_file *f = NULL;
     uint8_t magic[4];
@@ -123,8 +118,6 @@ int ckpt_graph_open(const char *path, struct ckpt_graph **out, struct ckpt_err *
                         ckpt_file_read(f, 0, magic, sizeof magic, NULL) == 0 &&
                         memcmp(magic, "PK\3\4", sizeof magic) == 0;
     rc = (is_zip ? open_archive : open_json)(f, out, err);
-    if (rc == 0 && (*out)->constants)
-        return keep_file(f, out, err);
     ckpt_file_close(f);
     return rc;
 }

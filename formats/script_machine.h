@@ -111,9 +111,12 @@ struct script_machine {
 
 /* --- script_run.c */
 
-/* Follows `forward` of the root object and fills the graph. */
-int script_run(struct script_machine *m, const struct ckpt_value *root) CKPT_CHECKED;
-void script_machine_fini(struct script_machine *m); /* not the graph itself */
+/* The graph of `forward` of the root object. The machine, whose private part is zero, is done with
+ * afterwards; script_machine_fini frees it. */
+int script_follow(struct script_machine *m, const struct ckpt_value *root,
+                  struct ckpt_graph **out) CKPT_CHECKED;
+void script_machine_fini(struct script_machine *m);
+#define ckpt_auto_script_machine script_machine_fini
 
 /* What the function returns. self may be NULL. */
 int script_call(struct script_machine *m, const struct script_function *f,

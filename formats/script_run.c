@@ -374,11 +374,10 @@ static int find_forward(struct script_machine *m, const struct script_value *roo
     return 0;
 }
 
-int script_run(struct script_machine *m, const struct ckpt_value *root) {
+static int run(struct script_machine *m, const struct ckpt_value *root) {
     CKPT_AUTO(script_actuals) struct script_actuals actuals = {0};
     const struct script_function *forward;
     struct script_value self, result;
-    m->arena.limit = CKPT_LIMIT_SCRIPT_ARENA;
     int rc = script_object_root(m, root, &self);
     if (rc == 0)
         rc = find_forward(m, &self, &forward);
@@ -393,6 +392,24 @@ int script_run(struct script_machine *m, const struct ckpt_value *root) {
     if (rc == 0)
         rc = give_outputs(m, &result);
     return rc ? rc : script_graph_prune(&m->graph);
+}
+
+int script_follow(struct script_machine *m, const struct ckpt_value *root,
+                  struct ckpt_graph **out) {
+    CKPT_AUTO(graph) struct ckpt_graph *g = calloc(1, sizeof *g);
+    *out = NULL;
+    if (!g)
+        return ckpt_fail_memory(m->err, "reading a graph");
+    g->arena.limit = CKPT_LIMIT_GRAPH_ARENA;
+    g->torch_version = CKPT_TEXT("");
+    m->arena.limit = CKPT_LIMIT_SCRIPT_ARENA;
+    m->graph = (struct script_graph){.graph = g, .err = m->err};
+    m->source.arena = &m->arena;
+    m->source.err = m->err;
+    const int rc = run(m, root);
+    if (rc == 0)
+        *out = CKPT_STEAL(g);
+    return rc;
 }
 
 void script_machine_fini(struct script_machine *m) {

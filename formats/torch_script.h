@@ -58,4 +58,28 @@ int torch_script_modules(struct torch_reader *r, const struct ckpt_zip *zip,
                          struct ckpt_text folder, struct ckpt_value *root,
                          struct ckpt_err *err) CKPT_CHECKED;
 
+/* script_open.c: the graph of an archive while the checkpoint is read. */
+struct torch_script_tensor {
+    struct ckpt_text name;
+    const struct torch_tensor *tensor;
+};
+
+struct torch_script_graph {
+    struct ckpt_checkpoint *code; /* the tensors of the code and no others */
+    struct torch_reader reader;   /* of constants.pkl, into it */
+    struct torch_script_tensor *tensor;
+    size_t n, cap;
+};
+
+/* Follows the code of the objects, which torch_script_modules has not changed yet, into the
+ * checkpoint's graph, or into no_graph why not. */
+int torch_script_graph_read(struct torch_reader *r, const struct ckpt_zip *zip,
+                            struct ckpt_text folder, const struct ckpt_value *root,
+                            struct torch_script_graph *g, struct ckpt_err *err) CKPT_CHECKED;
+/* Lists the tensors that the graph uses, once those of the state dict are. */
+int torch_script_graph_keep(struct torch_reader *r, struct torch_script_graph *g,
+                            struct ckpt_err *err) CKPT_CHECKED;
+void torch_script_graph_fini(struct torch_script_graph *g);
+#define ckpt_auto_torch_script_graph torch_script_graph_fini
+
 #endif

@@ -198,12 +198,23 @@ int torch_zip_pickle(struct torch_reader *r, const struct ckpt_zip *zip, struct 
     return rc ? rc : read_pickle(r, &z, out, err);
 }
 
+static int read_script(struct torch_reader *r, const struct container *z, struct ckpt_value *root,
+                       struct ckpt_err *err) {
+    CKPT_AUTO(torch_script_graph) struct torch_script_graph graph = {0};
+    int rc = torch_script_graph_read(r, &z->zip, z->root, root, &graph, err);
+    if (rc == 0)
+        rc = torch_script_modules(r, &z->zip, z->root, root, err);
+    if (rc == 0)
+        rc = torch_tree_read(r, root, err);
+    return rc ? rc : torch_script_graph_keep(r, &graph, err);
+}
+
 static int read_container(struct torch_reader *r, struct container *z, struct ckpt_err *err) {
     struct ckpt_value *root;
-    int rc = read_object(r, z, &root, err);
-    if (rc == 0 && z->is_script)
-        rc = torch_script_modules(r, &z->zip, z->root, root, err);
-    return rc ? rc : torch_tree_read(r, root, err);
+    const int rc = read_object(r, z, &root, err);
+    if (rc)
+        return rc;
+    return z->is_script ? read_script(r, z, root, err) : torch_tree_read(r, root, err);
 }
 
 static int open_container(struct torch_reader *r, struct container *z, uint64_t offset,
