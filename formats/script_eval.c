@@ -172,7 +172,7 @@ static int call_global(struct script_machine *m, struct ckpt_text name,
 static int call_named(struct script_machine *m, const struct script_frame *frame, const char *name,
                       const struct script_expr *e, uint32_t nouts, struct script_value *out) {
     CKPT_AUTO(script_actuals) struct script_actuals actuals = {0};
-    char op[SCRIPT_DOTTED_MAX + 8];
+    char op[SCRIPT_OP_NAME_MAX];
     bool known;
     int rc = script_builtin(m, frame, name, e, out, &known);
     if (rc || known)
@@ -186,7 +186,7 @@ static int call_named(struct script_machine *m, const struct script_frame *frame
         return script_op(m, name + strlen("ops."), &actuals, nouts, out);
     if (!starts(name, "torch."))
         return script_fail(m, -EOPNOTSUPP, "a call of \"%s\", which is not known", name);
-    snprintf(op, sizeof op, "aten.%s", name + strlen("torch."));
+    script_op_name(name + strlen("torch."), op);
     return script_op(m, op, &actuals, nouts, out);
 }
 

@@ -84,9 +84,22 @@ static int add_lists(struct fold *f) {
     return rc;
 }
 
+static int add_texts(struct fold *f) {
+    const struct ckpt_text a = operand(f, 0)->text, b = operand(f, 1)->text;
+    const size_t n = a.n + b.n;
+    char *const s = ckpt_arena_alloc(&f->m->arena, n + 1);
+    if (!s)
+        return script_fail_memory(f->m);
+    memcpy(s, a.s, a.n);
+    memcpy(s + a.n, b.s, b.n);
+    return give(f, (struct script_value){.kind = SCRIPT_VALUE_TEXT, .text = {s, n}});
+}
+
 static int fold_add(struct fold *f) {
     struct pair p;
     int64_t sum;
+    if (operand(f, 0)->kind == SCRIPT_VALUE_TEXT && operand(f, 1)->kind == SCRIPT_VALUE_TEXT)
+        return add_texts(f);
     if (script_is_list(operand(f, 0)) && script_is_list(operand(f, 1)))
         return add_lists(f);
     if (!take_pair(f, &p) || (p.whole && !ckpt_add_i64(p.i, p.j, &sum)))
@@ -262,9 +275,33 @@ static int fold_isnot(struct fold *f) {
 
 /* --- lists ------------------------------------------------------------------------------------ */
 
+/* How many sizes a tensor has: its dimensions, which a run knows. */
+static int count_sizes(struct fold *f, const struct script_list *list) {
+    const struct ckpt_graph_node *const node = &f->m->graph.graph->node[list->node];
+    const struct ckpt_graph_item item = node->arg[0].item[0];
+    struct script_actual tensor = {
+        .name = CKPT_TEXT(""),
+        .value = script_graph_value(item.value, (enum ckpt_graph_type)item.type)};
+    const struct script_actuals actuals = {.item = &tensor, .n = 1};
+    f->known = true;
+    return script_op_node(f->m, "aten.dim", &actuals, CKPT_GRAPH_SYM_INT, f->out);
+}
+
+static bool are_sizes(const struct script_machine *m, const struct script_value *v) {
+    if (!script_is_list(v) || !v->list->is_open)
+        return false;
+    const struct ckpt_graph_node *const node = &m->graph.graph->node[v->list->node];
+    return ckpt_text_is(node->op, "aten.size") && node->nargs == 1 &&
+           ckpt_graph_arg_value(&node->arg[0]) != CKPT_GRAPH_NONE;
+}
+
 static int fold_len(struct fold *f) {
     const struct script_value *const v = operand(f, 0);
     const bool is_dict = v->kind == SCRIPT_VALUE_DICT;
+    if (v->kind == SCRIPT_VALUE_TEXT)
+        return give(f, script_int((int64_t)v->text.n)); /* asked only whether it is empty */
+    if (are_sizes(f->m, v))
+        return count_sizes(f, v->list);
     if (!script_is_list(v) && !is_dict)
         return 0;
     const int rc = script_list_close(f->m, v);

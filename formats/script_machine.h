@@ -156,6 +156,10 @@ int script_builtin(struct script_machine *m, const struct script_frame *frame, c
                    const struct script_expr *call, struct script_value *out,
                    bool *known) CKPT_CHECKED;
 
+/* --- script_alias.c: "aten.add" of torch.add, "aten.gt" of torch.greater. */
+#define SCRIPT_OP_NAME_MAX (SCRIPT_DOTTED_MAX + 32)
+void script_op_name(const char *name, char out[static SCRIPT_OP_NAME_MAX]);
+
 /* --- script_op.c: an operation, "aten.add". nouts as in script_eval_call. */
 int script_op(struct script_machine *m, const char *name, const struct script_actuals *actuals,
               uint32_t nouts, struct script_value *out) CKPT_CHECKED;

@@ -12,6 +12,7 @@
 enum result {
     RESULT_TENSOR,
     RESULT_TENSORS, /* a list whose length only a run knows */
+    RESULT_WHERE,   /* such a list, or where it chooses between two operands a tensor */
     RESULT_INT,
     RESULT_INTS,
     RESULT_FLOAT,
@@ -40,6 +41,7 @@ static const struct {
     {"aten.meshgrid", RESULT_TENSORS},
     {"aten.broadcast_tensors", RESULT_TENSORS},
     {"aten.nonzero_numpy", RESULT_TENSORS},
+    {"aten.where", RESULT_WHERE},
     {"aten.size", RESULT_SIZE},
     {"aten.stride", RESULT_SIZE},
     {"aten.sym_size", RESULT_SIZE},
@@ -164,6 +166,7 @@ static enum ckpt_graph_type type_of(enum result result, const char *name,
     switch (result) {
     case RESULT_TENSOR:
     case RESULT_TENSORS:
+    case RESULT_WHERE:
         break;
     case RESULT_INT:
     case RESULT_INTS:
@@ -185,7 +188,7 @@ static enum ckpt_graph_type type_of(enum result result, const char *name,
 
 static bool makes_list(enum result result, const struct script_actuals *actuals) {
     return result == RESULT_TENSORS || result == RESULT_INTS ||
-           (result == RESULT_SIZE && actuals->n == 1);
+           ((result == RESULT_SIZE || result == RESULT_WHERE) && actuals->n == 1);
 }
 
 /* --- nodes ------------------------------------------------------------------------------------ */

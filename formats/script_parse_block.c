@@ -97,10 +97,23 @@ static int parse_assignment(struct script_parser *p, const struct script_expr *l
     return rc;
 }
 
+/* The type in "x : Optional[Tensor] = value", which its value tells as well. */
+static int skip_type(struct script_parser *p) {
+    const struct script_expr *type;
+    int rc = script_lex(&p->lex);
+    if (rc == 0)
+        rc = script_parse_expr(p, &type);
+    if (rc == 0 && p->lex.token != '=')
+        rc = script_lex_fail(&p->lex, "expected \"=\" behind a type");
+    return rc;
+}
+
 static int parse_simple(struct script_parser *p, struct script_stmt *s) {
     const struct script_expr *left;
     s->kind = SCRIPT_STMT_EXPR;
     int rc = script_parse_tuple(p, &left);
+    if (rc == 0 && p->lex.token == ':')
+        rc = skip_type(p);
     if (rc == 0 && p->lex.token == '=')
         rc = parse_assignment(p, left, s);
     else

@@ -25,7 +25,7 @@ static void count_uses(const struct pruner *p, const struct ckpt_graph_arg *arg,
                 p->uses[arg[a].item[i].value] += (uint32_t)by;
 }
 
-/* Whether all that the node makes are numbers without a use. */
+/* Whether all that the node makes are numbers without a use, or a list of which nothing is used. */
 static bool is_idle(const struct pruner *p, const struct ckpt_graph_node *node) {
     for (uint32_t o = 0; o < node->nouts; o++)
         for (uint32_t i = 0; i < node->out[o].n; i++) {
@@ -33,7 +33,7 @@ static bool is_idle(const struct pruner *p, const struct ckpt_graph_node *node) 
             if (item->type == CKPT_GRAPH_TENSOR || p->uses[item->value])
                 return false;
         }
-    return node->nouts == 1 && (!node->out[0].is_list || node->out[0].n);
+    return true;
 }
 
 /* From the last node to the first, so that what fed an idle one is idle, too. */

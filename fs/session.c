@@ -191,7 +191,6 @@ void ckpt_session_close(struct ckpt_session *s) {
     ckpt_made_free_list(s->made);
     ckpt_model_free(s->model);
     ckpt_graph_free(s->graph);
-    ckpt_graph_free(s->script);
     ckpt_checkpoint_close(s->checkpoint);
     ckpt_arena_fini(&s->arena);
     pthread_mutex_destroy(&s->below_source.mu);

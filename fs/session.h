@@ -38,7 +38,6 @@ struct ckpt_session {
     const char *source; /* absolute path */
     struct ckpt_checkpoint *checkpoint;
     struct ckpt_graph *graph;   /* beside the source; NULL: none, or the checkpoint's own */
-    struct ckpt_graph *script;  /* what the code of a TorchScript archive says; or NULL */
     struct ckpt_model *model;   /* adapted */
     struct ckpt_reader *reader; /* NULL until ckpt_session_start */
     struct timespec mtime;      /* the newest of the source's files */
@@ -80,7 +79,7 @@ static inline void ckpt_auto_session(struct ckpt_session **s) {
 int ckpt_session_verify(struct ckpt_session *s, const atomic_bool *cancel, struct ckpt_str *report,
                         enum ckpt_status *status, struct ckpt_err *err) CKPT_CHECKED;
 
-/* session_graph.c: fills graph and script. */
+/* session_graph.c: fills graph. */
 int ckpt_session_open_graph(struct ckpt_session *s, struct ckpt_err *err) CKPT_CHECKED;
 
 /* For the files that make up the tree: */

@@ -25,25 +25,14 @@ static const char *find_graph(struct ckpt_session *s) {
     return NULL;
 }
 
-/* A TorchScript archive's own code. What it does not say in a straight line (branches, loops) the
- * checker's report explains; nobody else misses it. */
-static int open_script(struct ckpt_session *s, struct ckpt_err *err) {
-    struct ckpt_err why = {0};
-    if (!ckpt_text_starts(ckpt_text_of(s->checkpoint->format), "torchscript"))
-        return 0;
-    if (ckpt_graph_open(s->source, &s->script, &why) == 0)
-        s->verify.opened = s->script;
-    else
-        s->verify.graph_error = ckpt_arena_copy(&s->arena, why.text, strlen(why.text));
-    return s->verify.opened || s->verify.graph_error ? 0
-                                                     : ckpt_fail_memory(err, "opening the graph");
-}
-
 int ckpt_session_open_graph(struct ckpt_session *s, struct ckpt_err *err) {
     struct ckpt_err why = {0};
     s->verify.graph = find_graph(s);
-    if (!s->verify.graph)
-        return open_script(s, err);
+    if (!s->verify.graph) {
+        const struct ckpt_err *const no_graph = s->checkpoint->no_graph;
+        s->verify.graph_error = no_graph ? no_graph->text : NULL; /* for the checker's report */
+        return 0;
+    }
     if (ckpt_graph_open(s->verify.graph, &s->graph, &why) == 0) {
         s->verify.opened = s->graph;
         return 0;

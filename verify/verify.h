@@ -30,8 +30,7 @@ struct ckpt_verify_options {
         *reference;    /* path given by the user, or NULL: STEM.reference.safetensors if there */
     const char *graph; /* path given by the user or of the sidecar, or NULL */
     bool graph_given;  /* by the user */
-    const struct ckpt_graph *opened; /* what is at that path, or, if there is none, what the
-                                        source's own code says; or NULL */
+    const struct ckpt_graph *opened; /* what is at that path; or NULL */
     const char *graph_error;         /* why it is of no use, or NULL */
     const char *source;              /* the path given on the command line, for sidecars */
     double atol, rtol;               /* default 1e-4, 1e-3 */

@@ -126,6 +126,18 @@ static void show_float(struct ckpt_str *out, double f) {
         ckpt_str_printf(out, "%.17g", f);
 }
 
+static int64_t as_dtype(int64_t number) {
+    return ckpt_graph_script_dtype(number);
+}
+
+/* The number that a script has for what became `meaning`. */
+static void show_number(struct ckpt_str *out, int64_t meaning, int64_t (*read)(int64_t number)) {
+    int64_t number = 0;
+    while (number < 64 && read(number) != meaning)
+        number++;
+    ckpt_str_i64(out, number);
+}
+
 static void show_item(struct ckpt_str *out, const struct ckpt_graph *g,
                       const struct ckpt_graph_item *item) {
     switch ((enum ckpt_graph_item_kind)item->kind) {
@@ -148,10 +160,14 @@ static void show_item(struct ckpt_str *out, const struct ckpt_graph *g,
     case CKPT_GRAPH_ITEM_DEVICE:
         ckpt_str_printf(out, "'%s'", item->text.s);
         break;
-    case CKPT_GRAPH_ITEM_DTYPE: /* as torch numbers it: the two that the fixtures have */
-        ckpt_str_puts(out, item->i == CKPT_DT_F32   ? "6"
-                           : item->i == CKPT_DT_I64 ? "4"
-                                                    : "unexpected dtype");
+    case CKPT_GRAPH_ITEM_DTYPE:
+        show_number(out, item->i, as_dtype);
+        break;
+    case CKPT_GRAPH_ITEM_MEMORY_FORMAT:
+        show_number(out, item->i, ckpt_graph_script_memory_format);
+        break;
+    case CKPT_GRAPH_ITEM_LAYOUT:
+        ckpt_str_puts(out, item->i == 7 ? "0" : "another layout");
         break;
     default:
         ckpt_str_printf(out, "an item of kind %u", item->kind);

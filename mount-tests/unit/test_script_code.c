@@ -99,6 +99,8 @@ static const struct {
     {"_0 = torch.unbind(x)\n    return (_0[2], _0[0])", "unbind(x) | v3 v1", NULL},
     {"a, = torch.unbind(x)\n    return a", "unbind(x) | v1", NULL},
     {"h, = [x]\n    return h", "| x", NULL},
+    {"r, c, = torch.where(x)\n    return torch.where(r, c, x)", "where(x) where(v1, v2, x) | v3",
+     NULL},
     {"return torch.f(x, -1, -9223372036854775808, 9223372036854775807, 1., -0., .5, 1e-05)",
      "f(x, -1, -9223372036854775808, 9223372036854775807, 1, -0, 0.5, "
      "1.0000000000000001e-05) | v1",
@@ -118,6 +120,7 @@ static const struct {
      "sum(x) ScalarImplicit(v1) arange(v2) | v3", NULL},
     {"return torch.f(int(2.5), int(True), float(2), bool(0), int(-1.5))",
      "f(2, 1, 2, False, -1) | v1", NULL},
+    {"return torch.clip_(torch.greater(x, 1), 2)", "gt(x, 1) clamp_(v1, 2) | v2", NULL},
     {"return ops.mine.special(x)", "mine.special(x) | v1", NULL},
     /* what only a check asked for is gone */
     {"if torch.ne(torch.dim(x), 4):\n      ops.prim.RaiseException(\"no\")\n    else:\n      pass\n"
@@ -126,6 +129,12 @@ static const struct {
     {"if torch.lt(torch.size(x, 0), 2):\n      y = torch.relu(x)\n    else:\n"
      "      ops.prim.RaiseException(\"no\")\n    return y",
      "relu(x) | v3", NULL},
+    {"if torch.gt(torch.len(torch.size(x)), 2):\n      pass\n    else:\n"
+     "      ops.prim.RaiseException(torch.add(\"no \", torch.format(\"{}\", x)))\n    return x",
+     "| x", NULL},
+    {"return torch.view(x, [torch.len(torch.size(x)), torch.len(\"abc\")])",
+     "dim(x) view(x, [v1 3]) | v2", NULL},
+    {"y : Optional[Tensor] = None\n    return torch.f(x, y)", "f(x, None) | v1", NULL},
     {"training = self.training\n    if training:\n      y = torch.dropout(x, 0.5, True)\n    "
      "else:\n"
      "      y = torch.relu(x)\n    return y",
@@ -328,8 +337,8 @@ static void test_nesting(void **state) {
     const size_t most = CKPT_LIMIT_SCRIPT_NESTING - 2;
     (void)state;
     check_repeated(CLASS "    return ", "(", most + 2, "", "limit of nesting");
-    check_repeated(CLASS "    y = ", "-", most, "1.\n    return x\n", "limit of nesting");
-    check_repeated(CLASS "    y = ", "-", most - 1, "1.\n    return x\n", NULL);
+    check_repeated(CLASS "    y = ", "-", most + 1, "1.\n    return x\n", "limit of nesting");
+    check_repeated(CLASS "    y = ", "-", most, "1.\n    return x\n", NULL);
 }
 
 static void test_definitions(void **state) {
