@@ -398,8 +398,8 @@ int ckpt_options_parse(struct ckpt_options *o, const char *list, bool sloppy,
 
 void ckpt_options_init(struct ckpt_options *o) {
     *o = (struct ckpt_options){.cache = CKPT_DECODED_DEFAULT, .uid = getuid(), .gid = getgid()};
-    o->verify.atol = 1e-4;
-    o->verify.rtol = 1e-3;
+    o->verify.atol = CKPT_ATOL;
+    o->verify.rtol = CKPT_RTOL;
 }
 
 int ckpt_options_finish(struct ckpt_options *o, struct ckpt_err *err) {

@@ -24,6 +24,10 @@ enum ckpt_status {
 };
 const char *ckpt_status_name(enum ckpt_status s);
 
+/* What probes are always held to, and whole models by default. */
+#define CKPT_ATOL 1e-4
+#define CKPT_RTOL 1e-3
+
 struct ckpt_verify_options {
     const char *chain; /* "fc1:relu:fc2" or NULL */
     const char
@@ -33,7 +37,7 @@ struct ckpt_verify_options {
     const struct ckpt_graph *opened; /* what is at that path; or NULL */
     const char *graph_error;         /* why it is of no use, or NULL */
     const char *source;              /* the path given on the command line, for sidecars */
-    double atol, rtol;               /* default 1e-4, 1e-3 */
+    double atol, rtol;               /* of whole models and recorded outputs */
     uint64_t memory;                 /* bytes; 0: half of RAM */
     const atomic_bool *cancel;       /* may be NULL; true: stop soon with -EINTR */
 };
