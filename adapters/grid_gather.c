@@ -13,6 +13,9 @@
 
 #include <string.h>
 
+#include "adapters/reader_compute.h"
+#include "base/guard.h"
+
 struct axis {
     int64_t dense;  /* bytes from one index to the next in the array */
     int64_t size;   /* indices */
@@ -186,30 +189,65 @@ static void merge_dims(struct ckpt_region *r) {
     r->n = n;
 }
 
+/* The bytes of the chunk that the region lies in. */
+static void find_bounds(const struct gather *ga, const struct ckpt_region *part, uint64_t *lo,
+                        uint64_t *hi) {
+    int64_t low = part->src, high = part->src;
+    for (uint32_t d = 0; d < part->n; d++) {
+        const int64_t reach = (part->dim[d].size - 1) * part->dim[d].src;
+        *(reach < 0 ? &low : &high) += reach;
+    }
+    *lo = (uint64_t)low;
+    *hi = (uint64_t)high + ga->esize;
+}
+
+static int gather_guarded(struct gather *ga, struct ckpt_region *part, const uint8_t *base) {
+    volatile bool done = false;
+    int rc;
+    CKPT_GUARDED(rc, done = ckpt_gather_region(part, ga->map, ga->esize, base, ga->stop));
+    if (rc)
+        return ckpt_source_failed(&ga->grid->blob, ga->err);
+    return done ? 0 : ckpt_fail_stopped(ga->err);
+}
+
+/* The region as one of a chunk's bytes; or of the fill value, which has no axes but those inside an
+ * element. */
+static void place_in_chunk(const struct gather *ga, const struct ckpt_region *r,
+                           const struct extent *e, bool is_stored, struct ckpt_region *out) {
+    *out = *r;
+    out->src = 0;
+    for (uint32_t a = 0; a < ga->naxes; a++)
+        if (is_stored || ga->axis[a].is_inside)
+            out->src += e->at[a] % ga->axis[a].chunk * ga->axis[a].stride;
+    for (uint32_t d = 0; d < out->n; d++) {
+        const struct axis *const axis = e->step[d] ? &ga->axis[e->axis[d]] : NULL;
+        const bool moves = axis && (is_stored || axis->is_inside);
+        out->dim[d].src = moves ? e->step[d] * axis->stride : 0;
+    }
+}
+
 /* A region that lies in one chunk. */
 static int copy_from_chunk(struct gather *ga, const struct ckpt_region *r, const struct extent *e) {
-    struct ckpt_region part = *r;
+    struct ckpt_region part;
     struct ckpt_pin pin;
-    uint64_t number = 0;
+    uint64_t number = 0, lo, hi;
     for (uint32_t a = 0; a < ga->naxes; a++)
         number += (uint64_t)(e->at[a] / ga->axis[a].chunk) * ga->axis[a].step;
-    const int rc = ckpt_chunk_grid_pin(ga->grid, number, &pin, ga->stop, ga->err);
+    place_in_chunk(ga, r, e, true, &part);
+    find_bounds(ga, &part, &lo, &hi);
+    int rc = ckpt_chunk_grid_pin(ga->grid, number, lo, hi, &pin, ga->stop, ga->err);
     if (rc)
         return rc;
-    part.src = 0;
-    for (uint32_t a = 0; a < ga->naxes; a++)
-        if (pin.data || ga->axis[a].is_inside)
-            part.src += e->at[a] % ga->axis[a].chunk * ga->axis[a].stride;
-    for (uint32_t d = 0; d < part.n; d++) {
-        const struct axis *const axis = e->step[d] ? &ga->axis[e->axis[d]] : NULL;
-        const bool moves = axis && (pin.data || axis->is_inside);
-        part.dim[d].src = moves ? e->step[d] * axis->stride : 0;
-    }
+    if (pin.data)
+        part.src -= (int64_t)lo;
+    else
+        place_in_chunk(ga, r, e, false, &part);
     merge_dims(&part);
-    const bool done = ckpt_gather_region(&part, ga->map, ga->esize,
-                                         pin.data ? pin.data : ga->grid->fill, ga->stop);
+    rc = gather_guarded(ga, &part, pin.data ? pin.data : ga->grid->fill);
+    if (rc == 0)
+        rc = ckpt_chunk_grid_check(ga->grid, &pin, ga->err);
     ckpt_chunk_grid_unpin(&pin);
-    return done ? 0 : ckpt_fail_stopped(ga->err);
+    return rc;
 }
 
 /* Each turn cuts off a part, which has less of a dim, and goes on with the rest. */

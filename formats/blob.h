@@ -32,7 +32,9 @@ struct ckpt_blob;
 /* Bytes [lo, hi) of a chunk, readable until unpinned. */
 struct ckpt_pin {
     const uint8_t *data; /* the byte at lo */
-    void *held;          /* the blob's own business */
+    void *held;          /* the blob's own business, and so is the rest */
+    const struct ckpt_file *file;
+    uint64_t part, lo, hi;
 };
 
 struct ckpt_blob_ops {

@@ -76,6 +76,21 @@ int ckpt_checkpoint_add_file(struct ckpt_checkpoint *c, struct ckpt_file *f) {
     return 0;
 }
 
+void ckpt_checkpoint_map(struct ckpt_checkpoint *c, const struct ckpt_store_file *f) {
+    struct ckpt_file *file = NULL;
+    if (f->mapping->file || c->nmapped == CKPT_LIMIT_MAPPED ||
+        ckpt_file_open(f->path, &file, NULL) != 0)
+        return;
+    if (ckpt_store_file_check_same(f, file->fd, NULL) != 0) {
+        ckpt_file_close(file);
+        return;
+    }
+    if (ckpt_checkpoint_add_file(c, file) != 0)
+        return;
+    f->mapping->file = file;
+    c->nmapped++;
+}
+
 int ckpt_checkpoint_add_value(struct ckpt_checkpoint *c, struct ckpt_path p,
                               const struct ckpt_value *v) {
     struct ckpt_named_value *slot = LIST_ADD(c, values);

@@ -13,6 +13,7 @@
 #include "formats/file.h"
 #include "formats/globals.h"
 #include "formats/limits.h"
+#include "formats/store_file.h"
 #include "formats/tensor.h"
 #include "formats/value.h"
 
@@ -54,6 +55,7 @@ struct ckpt_checkpoint {
 
     struct ckpt_file **files;
     size_t nfiles;
+    size_t nmapped; /* of these, by ckpt_checkpoint_map */
     struct ckpt_tensor *tensors;
     size_t ntensors;
     struct ckpt_blob **blobs;
@@ -134,6 +136,10 @@ int ckpt_checkpoint_absorb(struct ckpt_checkpoint *c, struct ckpt_checkpoint *pa
 struct ckpt_tensor *ckpt_checkpoint_add_tensor(struct ckpt_checkpoint *c);
 int ckpt_checkpoint_add_blob(struct ckpt_checkpoint *c,
                              struct ckpt_blob *b) CKPT_CHECKED; /* sets id */
+/* Maps a file of many, so that what lies in it as it is is served from there: if it can be had and
+ * is still the same, and unless CKPT_LIMIT_MAPPED are mapped. Else its bytes are read as they are
+ * wanted. */
+void ckpt_checkpoint_map(struct ckpt_checkpoint *c, const struct ckpt_store_file *f);
 int ckpt_checkpoint_add_file(struct ckpt_checkpoint *c,
                              struct ckpt_file *f) CKPT_CHECKED; /* takes it */
 int ckpt_checkpoint_add_value(struct ckpt_checkpoint *c, struct ckpt_path p,

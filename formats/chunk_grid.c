@@ -7,12 +7,16 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/guard.h"
 #include "base/size.h"
 #include "formats/box.h"
+#include "formats/chunk_decode.h"
 
 /* A run of the array's bytes up to so many is put together in memory of its own; for more, the
  * whole array is, in the cache. */
 #define RUN_MOST ((uint64_t)1 << 20)
+
+static bool is_flat(const struct ckpt_chunk_grid *g);
 
 /* --- chunks ----------------------------------------------------------------------------------- */
 
@@ -21,14 +25,63 @@ static int by_number(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-int ckpt_chunk_grid_pin(struct ckpt_chunk_grid *g, uint64_t number, struct ckpt_pin *pin,
-                        const struct ckpt_stop *stop, struct ckpt_err *err) {
-    struct ckpt_chunk *const chunk =
-        g->nchunks ? bsearch(&number, g->chunks, g->nchunks, sizeof *g->chunks, by_number) : NULL;
-    *pin = (struct ckpt_pin){0};
+/* The stored chunk that the chunk is, or which part of it. NULL: it is not stored. */
+static struct ckpt_chunk *find_chunk(const struct ckpt_chunk_grid *g, uint64_t number,
+                                     uint64_t *part) {
+    uint64_t stored = g->per ? 0 : number, step = 1, part_step = 1;
+    *part = 0;
+    for (uint32_t d = g->ndim; g->per && d-- > 0; number /= (uint64_t)g->count[d]) {
+        const uint64_t at = number % (uint64_t)g->count[d], per = (uint64_t)g->per[d];
+        stored += at / per * step;
+        *part += at % per * part_step;
+        step *= ((uint64_t)g->count[d] + per - 1) / per;
+        part_step *= per;
+    }
+    return g->nchunks ? bsearch(&stored, g->chunks, g->nchunks, sizeof *g->chunks, by_number)
+                      : NULL;
+}
+
+int ckpt_chunk_grid_check(const struct ckpt_chunk_grid *g, const struct ckpt_pin *pin,
+                          struct ckpt_err *err) {
+    if (!pin->file || !ckpt_file_changed(pin->file))
+        return 0;
+    return ckpt_fail(err, -EIO,
+                     "array \"%s\": %s has changed since the mount: unmount and mount again",
+                     g->blob.name, pin->file->name);
+}
+
+/* Where it lies in memory as it is: 1; 0: it doesn't, or not all of it does. */
+static int pin_plain(const struct ckpt_chunk_grid *g, const struct ckpt_stored *value,
+                     struct ckpt_pin *pin, struct ckpt_err *err) {
+    const struct ckpt_file *const file = value->data ? NULL : value->file->mapping->file;
+    if (value->length < pin->hi || (g->per && value->length != g->parts.bytes))
+        return ckpt_fail(err, -EIO,
+                         "array \"%s\": a chunk is damaged: it has %" PRIu64
+                         " bytes, expected %" PRIu64,
+                         g->blob.name, value->length, g->parts.bytes);
+    if (!value->data && !file)
+        return 0;
+    pin->data = (value->data ? value->data : file->data + value->offset) + pin->lo;
+    pin->file = file;
+    const int rc = ckpt_chunk_grid_check(g, pin, err);
+    return rc ? rc : 1;
+}
+
+int ckpt_chunk_grid_pin(struct ckpt_chunk_grid *g, uint64_t number, uint64_t lo, uint64_t hi,
+                        struct ckpt_pin *pin, const struct ckpt_stop *stop, struct ckpt_err *err) {
+    *pin = (struct ckpt_pin){.lo = lo, .hi = hi};
+    struct ckpt_chunk *const chunk = find_chunk(g, number, &pin->part);
+    struct ckpt_stored value;
     if (!chunk)
         return 0;
-    const int rc = ckpt_decoded_pin(&chunk->decoded, &pin->data, stop, err);
+    int rc = 1;
+    if (g->per || g->is_plain)
+        rc = ckpt_chunk_locate(chunk, pin->part, &value, stop, err);
+    if (rc < 0 || (rc == 0 && !is_flat(g)))
+        return rc;
+    if (rc > 0 && g->is_plain && (rc = pin_plain(g, &value, pin, err)) != 0)
+        return rc < 0 ? rc : 0;
+    rc = ckpt_decoded_pin_part(&chunk->decoded, pin->part, lo, hi, &pin->data, stop, err);
     if (rc == 0)
         pin->held = &chunk->decoded;
     return rc;
@@ -36,17 +89,8 @@ int ckpt_chunk_grid_pin(struct ckpt_chunk_grid *g, uint64_t number, struct ckpt_
 
 void ckpt_chunk_grid_unpin(struct ckpt_pin *pin) {
     if (pin->held)
-        ckpt_decoded_unpin(pin->held);
+        ckpt_decoded_unpin_part(pin->held, pin->part, pin->lo, pin->hi);
     *pin = (struct ckpt_pin){0};
-}
-
-static int decode_chunk(struct ckpt_decoded *d, uint8_t *out, const struct ckpt_stop *stop,
-                        struct ckpt_err *err) {
-    const struct ckpt_chunk *const chunk =
-        (const struct ckpt_chunk *)((const char *)d - offsetof(struct ckpt_chunk, decoded));
-    const struct ckpt_chunk_grid *const g = chunk->grid;
-    const int rc = g->decode(chunk, out, stop, err);
-    return rc ? ckpt_fail_in(err, "array \"%s\", chunk %" PRIu64, g->blob.name, chunk->number) : 0;
 }
 
 /* --- the array's bytes ------------------------------------------------------------------------ */
@@ -63,13 +107,21 @@ struct window {
     struct ckpt_err *err;
 };
 
+/* Not inlined: locals beside sigsetjmp would be indeterminate after the jump. */
+__attribute__((noinline)) static int copy_guarded(const struct ckpt_box *box, const uint8_t *from,
+                                                  uint8_t *to) {
+    int rc;
+    CKPT_GUARDED(rc, ckpt_box_copy(box, from, to));
+    return rc;
+}
+
 /* What of the window lies in the chunk at these indices of the grid. */
 static int copy_chunk(const struct window *w, const int64_t *at) {
     struct ckpt_chunk_grid *const g = w->g;
     struct ckpt_box box = {.ndim = g->ndim, .esize = g->esize};
     struct ckpt_pin pin;
     uint64_t number = 0;
-    int64_t source = 0, target = 0;
+    int64_t source = 0, target = 0, last = 0;
     for (uint32_t d = 0; d < g->ndim; d++) {
         const int64_t start = at[d] * g->chunk[d];
         const int64_t from = w->from[d] > start ? w->from[d] : start;
@@ -78,17 +130,21 @@ static int copy_chunk(const struct window *w, const int64_t *at) {
         box.from[d] = g->stride[d];
         box.to[d] = w->dense[d];
         source += (from - start) * g->stride[d];
+        last += (to - 1 - start) * g->stride[d];
         target += from * w->dense[d];
         number = number * (uint64_t)g->count[d] + (uint64_t)at[d];
     }
-    const int rc = ckpt_chunk_grid_pin(g, number, &pin, w->stop, w->err);
+    int rc = ckpt_chunk_grid_pin(g, number, (uint64_t)source, (uint64_t)last + g->esize, &pin,
+                                 w->stop, w->err);
     if (rc)
         return rc;
     if (!pin.data)
         memset(box.from, 0, sizeof box.from);
-    ckpt_box_copy(&box, pin.data ? pin.data + source : g->fill, w->out + target - w->base);
+    rc = copy_guarded(&box, pin.data ? pin.data : g->fill, w->out + target - w->base);
+    rc = rc ? ckpt_fail(w->err, rc, "array \"%s\": its file shrank while it was read", g->blob.name)
+            : ckpt_chunk_grid_check(g, &pin, w->err);
     ckpt_chunk_grid_unpin(&pin);
-    return 0;
+    return rc;
 }
 
 static int copy_window(const struct window *w) {
@@ -166,6 +222,14 @@ static int decode_dense(struct ckpt_decoded *d, uint8_t *out, const struct ckpt_
 
 /* --- the blob --------------------------------------------------------------------------------- */
 
+static int check_range(const struct ckpt_blob *b, uint64_t lo, uint64_t hi, struct ckpt_err *err) {
+    if (lo <= hi && hi <= b->size)
+        return 0;
+    return ckpt_fail(err, -EINVAL,
+                     "bytes %" PRIu64 "..%" PRIu64 " lie outside an array of %" PRIu64 " bytes", lo,
+                     hi, b->size);
+}
+
 static int pin_run(struct ckpt_chunk_grid *g, uint64_t lo, uint64_t hi, struct ckpt_pin *pin,
                    const struct ckpt_stop *stop, struct ckpt_err *err) {
     const uint64_t first = lo / g->esize, end = (hi + g->esize - 1) / g->esize;
@@ -183,13 +247,10 @@ static int pin(struct ckpt_blob *b, uint64_t lo, uint64_t hi, struct ckpt_pin *o
                const struct ckpt_stop *stop, struct ckpt_err *err) {
     struct ckpt_chunk_grid *const g = ckpt_chunk_grid_of(b);
     *out = (struct ckpt_pin){0};
-    if (lo > hi || hi > b->size)
-        return ckpt_fail(err, -EINVAL,
-                         "bytes %" PRIu64 "..%" PRIu64 " lie outside an array of %" PRIu64 " bytes",
-                         lo, hi, b->size);
-    if (hi - lo <= RUN_MOST)
-        return pin_run(g, lo, hi, out, stop, err);
-    const int rc = ckpt_decoded_pin(&g->dense, &out->data, stop, err);
+    int rc = check_range(b, lo, hi, err);
+    if (rc || hi - lo <= RUN_MOST)
+        return rc ? rc : pin_run(g, lo, hi, out, stop, err);
+    rc = ckpt_decoded_pin(&g->dense, &out->data, stop, err);
     if (rc == 0)
         out->data += lo;
     return rc;
@@ -204,9 +265,11 @@ static void unpin(struct ckpt_blob *b, struct ckpt_pin *p) {
 }
 
 static void fini(struct ckpt_blob *b) {
-    struct ckpt_chunk_grid *const g = ckpt_chunk_grid_of(b);
-    for (size_t i = 0; i < g->nchunks; i++)
+    struct ckpt_chunk_grid *const g = (struct ckpt_chunk_grid *)b;
+    for (size_t i = 0; i < g->nchunks; i++) {
         ckpt_decoded_drop(&g->chunks[i].decoded);
+        ckpt_decoded_drop(&g->chunks[i].index);
+    }
     ckpt_decoded_drop(&g->dense);
 }
 
@@ -215,6 +278,28 @@ static const struct ckpt_blob_ops ops = {.kind = "grid", .pin = pin, .unpin = un
 struct ckpt_chunk_grid *ckpt_chunk_grid_of(struct ckpt_blob *b) {
     return b->ops == &ops ? (struct ckpt_chunk_grid *)b : NULL;
 }
+
+/* --- a flat blob: one chunk ------------------------------------------------------------------- */
+
+static int pin_flat(struct ckpt_blob *b, uint64_t lo, uint64_t hi, struct ckpt_pin *out,
+                    const struct ckpt_stop *stop, struct ckpt_err *err) {
+    const int rc = check_range(b, lo, hi, err);
+    return rc ? rc : ckpt_chunk_grid_pin((struct ckpt_chunk_grid *)b, 0, lo, hi, out, stop, err);
+}
+
+static void unpin_flat(struct ckpt_blob *b, struct ckpt_pin *p) {
+    (void)b;
+    ckpt_chunk_grid_unpin(p);
+}
+
+static const struct ckpt_blob_ops flat_ops = {
+    .kind = "chunk", .pin = pin_flat, .unpin = unpin_flat, .fini = fini};
+
+static bool is_flat(const struct ckpt_chunk_grid *g) {
+    return g->blob.ops == &flat_ops;
+}
+
+/* --- making one ------------------------------------------------------------------------------- */
 
 /* The decoded bytes of the chunks that reading the array in order goes through again and again: all
  * chunks, or if it is cut along its outermost axis those at one index of that. */
@@ -229,21 +314,52 @@ static uint64_t turn_bytes(const struct ckpt_chunk_grid *g, uint64_t bytes) {
     return ckpt_mul_u64(bytes, n, &n) ? n : UINT64_MAX;
 }
 
-int ckpt_chunk_grid_init(struct ckpt_chunk_grid *g, uint64_t bytes,
+static uint64_t chunks_in_shard(const struct ckpt_chunk_grid *g) {
+    uint64_t n = 1;
+    for (uint32_t d = 0; g->per && d < g->ndim; d++)
+        n *= (uint64_t)g->per[d];
+    return n;
+}
+
+static bool is_c_order(const struct ckpt_chunk_grid *g) {
+    int64_t stride = g->esize;
+    for (uint32_t d = g->ndim; d-- > 0; stride *= g->chunk[d])
+        if (g->chunk[d] > 1 && g->stride[d] != stride)
+            return false;
+    return true;
+}
+
+static void init_chunks(struct ckpt_chunk_grid *g, uint64_t bytes,
+                        struct ckpt_decoded_cache *cache) {
+    const bool forwards = g->ops->unwrap != NULL;
+    g->parts = (struct ckpt_decoded_parts){.count = chunks_in_shard(g),
+                                           .bytes = bytes,
+                                           .decode = ckpt_chunk_decode,
+                                           .stream = forwards ? &ckpt_chunk_stream : NULL,
+                                           .piece = CKPT_DECODED_PIECE};
+    /* Of chunks that are read forwards as the array is, a piece each is enough. */
+    const bool in_pieces = forwards && is_c_order(g) && bytes > CKPT_DECODED_PIECE;
+    const uint64_t turns = turn_bytes(g, in_pieces ? CKPT_DECODED_PIECE : bytes);
+    for (size_t i = 0; i < g->nchunks; i++)
+        ckpt_chunk_init(&g->chunks[i], g, cache, is_flat(g) ? 0 : turns);
+    if (!is_flat(g))
+        ckpt_decoded_cache_expect(cache, turn_bytes(g, bytes));
+}
+
+int ckpt_chunk_grid_init(struct ckpt_chunk_grid *g, uint64_t bytes, bool is_flat_blob,
                          struct ckpt_decoded_cache *cache, const char *name, struct ckpt_err *err) {
     uint64_t count, size;
     if (!ckpt_shape_count(g->shape, g->ndim, &count) || !ckpt_mul_u64(count, g->esize, &size) ||
         size > INT64_MAX)
         return ckpt_fail(err, -E2BIG, "the array has more than 2^63 bytes");
-    g->blob = (struct ckpt_blob){.ops = &ops, .size = size, .name = name};
+    if (is_flat_blob)
+        size = bytes;
+    g->blob =
+        (struct ckpt_blob){.ops = is_flat_blob ? &flat_ops : &ops, .size = size, .name = name};
+    if (is_flat_blob && g->is_plain && g->chunks[0].value.file)
+        g->blob.file = g->chunks[0].value.file->mapping->file;
     g->dense =
         (struct ckpt_decoded){.cache = cache, .decode = decode_dense, .name = name, .size = size};
-    const uint64_t turns = turn_bytes(g, bytes);
-    for (size_t i = 0; i < g->nchunks; i++) {
-        g->chunks[i].grid = g;
-        g->chunks[i].decoded = (struct ckpt_decoded){
-            .cache = cache, .decode = decode_chunk, .name = name, .size = bytes, .turns = turns};
-    }
-    ckpt_decoded_cache_expect(cache, turns);
+    init_chunks(g, bytes, cache);
     return 0;
 }

@@ -13,13 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
-#include <zstd.h>
 #ifdef CKPT_WITH_BLOSC
 #include <blosc.h>
 #endif
 
 #include "base/cleanup.h"
 #include "base/size.h"
+#include "formats/unzstd.h"
 
 #define ROOM_MOST ((size_t)1 << 20) /* libraries get so much room at once: some count in int */
 #define GROW_MIN ((uint64_t)4 << 10)
@@ -88,46 +88,19 @@ static int copy_all(struct ckpt_stream *in, struct sink *out, struct ckpt_err *e
 
 /* --- zstd ------------------------------------------------------------------------------------- */
 
-static void free_zstd(ZSTD_DStream **z) {
-    ZSTD_freeDStream(*z);
-}
-#define ckpt_auto_zstd free_zstd
-
-/* A piece, and all that it decodes to. */
-static int zstd_piece(ZSTD_DStream *z, ZSTD_inBuffer *in, struct sink *out, size_t *hint,
-                      struct ckpt_err *err) {
-    for (;;) {
+static int unzstd(struct ckpt_stream *in, struct sink *out, struct ckpt_err *err) {
+    CKPT_AUTO(unzstd) struct ckpt_unzstd z;
+    ssize_t n = ckpt_unzstd_init(&z, err);
+    while (n >= 0 && !out->is_over) {
         size_t room;
         uint8_t *const to = sink_room(out, &room);
         if (!to)
             return fail_decoding(err);
-        ZSTD_outBuffer o = {to, room, 0};
-        *hint = ZSTD_decompressStream(z, &o, in);
-        if (ZSTD_isError(*hint))
-            return fail_damaged(err, ZSTD_getErrorName(*hint));
-        sink_take(out, o.pos);
-        if (out->is_over || (in->pos == in->size && o.pos < o.size))
-            return 0;
-        if (*hint == 0 && in->pos == in->size)
-            return 0;
+        n = ckpt_unzstd_read(&z, in, to, room, err);
+        if (n <= 0)
+            break;
+        sink_take(out, (size_t)n);
     }
-}
-
-static int unzstd(struct ckpt_stream *in, struct sink *out, struct ckpt_err *err) {
-    CKPT_AUTO(zstd) ZSTD_DStream *z = ZSTD_createDStream();
-    if (!z)
-        return fail_decoding(err);
-    const uint8_t *piece = NULL;
-    size_t hint = 1; /* 0: a frame is complete */
-    ssize_t n;
-    while ((n = ckpt_stream_next(in, &piece, err)) > 0 && !out->is_over) {
-        ZSTD_inBuffer from = {piece, (size_t)n, 0};
-        const int rc = zstd_piece(z, &from, out, &hint, err);
-        if (rc)
-            return rc;
-    }
-    if (n == 0 && hint != 0 && !out->is_over)
-        return fail_damaged(err, "the zstd frame ends early");
     return n < 0 ? (int)n : 0;
 }
 

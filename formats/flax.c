@@ -88,9 +88,10 @@ static int add_array(struct flax *f, struct ckpt_path path, const struct ckpt_ms
 
 /* --- arrays in pieces ------------------------------------------------------------------------- */
 
-static int copy_piece(const struct ckpt_chunk *chunk, uint8_t *out, const struct ckpt_stop *stop,
-                      struct ckpt_err *err) {
-    return ckpt_stored_read(&chunk->value, out, stop, err);
+static int copy_piece(const void *codec, const struct ckpt_stored *value, uint8_t *out,
+                      const struct ckpt_stop *stop, struct ckpt_err *err) {
+    (void)codec;
+    return ckpt_stored_read(value, out, stop, err);
 }
 
 /* The member of that number in a map of "0", "1", ...: an array, or NULL. */
@@ -136,6 +137,7 @@ static int fill_grid(const struct flax *f, struct ckpt_chunk_grid *g, const stru
     uint64_t total = 0, each = 0;
     if (!file)
         return fail_memory(f);
+    file->mapping->file = f->file;
     for (size_t i = 0; i < g->nchunks; i++) {
         const struct ckpt_msgpack_array *const a = numbered(map, i);
         if (!a || a->is_number || !ckpt_text_eq(a->dtype, dtype) || a->nbytes == 0 ||
@@ -157,6 +159,7 @@ static int fill_grid(const struct flax *f, struct ckpt_chunk_grid *g, const stru
 static int make_grid(const struct flax *f, const struct ckpt_value *map, struct ckpt_text dtype,
                      struct ckpt_tensor *t) {
     static const uint8_t fill[CKPT_ZARR_ELEMENT_MAX];
+    static const struct ckpt_chunk_ops ops = {.decode = copy_piece};
     if (map->seq.n / 2 > CKPT_LIMIT_MSGPACK_PIECES)
         return ckpt_fail(f->it->err, -E2BIG, "it is in more than %u pieces (limit of pieces)",
                          CKPT_LIMIT_MSGPACK_PIECES);
@@ -175,11 +178,12 @@ static int make_grid(const struct flax *f, const struct ckpt_value *map, struct 
                                   .fill = fill,
                                   .chunks = chunks,
                                   .nchunks = map->seq.n / 2,
-                                  .decode = copy_piece};
+                                  .ops = &ops,
+                                  .is_plain = true};
     int rc = fill_grid(f, g, map, numbers, dtype);
     if (rc == 0)
-        rc = ckpt_chunk_grid_init(g, (uint64_t)numbers[1] * g->esize, f->it->c->decoded, f->name,
-                                  f->it->err);
+        rc = ckpt_chunk_grid_init(g, (uint64_t)numbers[1] * g->esize, false, f->it->c->decoded,
+                                  f->name, f->it->err);
     if (rc == 0 && ckpt_tensor_count(t) != (uint64_t)numbers[0])
         rc = fail_pieces(f);
     t->blob = &g->blob;

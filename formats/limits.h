@@ -64,6 +64,8 @@
 #define CKPT_LIMIT_OCDBT_PATH 65535u                  /* bytes of a path or key, as in its format */
 #define CKPT_LIMIT_ZARR_METADATA (1u << 20)           /* the JSON of one array */
 #define CKPT_LIMIT_ZARR_SUBCHUNKS ((uint64_t)1 << 22) /* in one shard */
+#define CKPT_LIMIT_ZARR_LEAVES (1u << 18)             /* smallest chunks that are had one by one */
+#define CKPT_LIMIT_MAPPED 2000u                       /* files of arrays that are mapped */
 #define CKPT_LIMIT_ZARR_SHARDS 8u                     /* nesting of shards */
 #define CKPT_LIMIT_ZARR_STEPS 8u                      /* codecs of one kind, in one list */
 #define CKPT_LIMIT_ZARR_BETWEEN (64u << 20)           /* bytes between two compressions */

@@ -13,8 +13,10 @@
 struct ckpt_store_file *ckpt_store_file_noted(struct ckpt_arena *a, struct ckpt_text path,
                                               size_t name_at, const struct stat *st, int error) {
     struct ckpt_store_file *const f = ckpt_arena_alloc(a, sizeof *f);
-    if (!f || !(f->path = ckpt_arena_copy(a, path.s, path.n)))
+    struct ckpt_store_mapping *const mapping = ckpt_arena_alloc(a, sizeof *mapping);
+    if (!f || !mapping || !(f->path = ckpt_arena_copy(a, path.s, path.n)))
         return NULL;
+    f->mapping = mapping;
     f->name = f->path + name_at;
     f->error = error ? error : S_ISREG(st->st_mode) ? 0 : EINVAL;
     if (f->error == 0) {
@@ -63,6 +65,11 @@ int ckpt_store_file_check(const struct ckpt_store_file *f, uint64_t offset, uint
 static bool is_same(const struct ckpt_store_file *f, const struct stat *st) {
     return (uint64_t)st->st_size == f->size && st->st_mtim.tv_sec == f->mtime.tv_sec &&
            st->st_mtim.tv_nsec == f->mtime.tv_nsec && st->st_dev == f->dev && st->st_ino == f->ino;
+}
+
+bool ckpt_store_file_changed(const struct ckpt_store_file *f) {
+    struct stat st;
+    return stat(f->path, &st) != 0 || !is_same(f, &st);
 }
 
 int ckpt_store_file_check_same(const struct ckpt_store_file *f, int fd, struct ckpt_err *err) {

@@ -3,8 +3,9 @@
 /*
  * A file of a checkpoint of many files (an array may well have a file a chunk): noted when the
  * checkpoint is opened, opened again for each read, so that neither descriptors nor mappings run
- * out. Immutable; any thread.
+ * out; mapped only if arrays lie in it as they are. Immutable; any thread.
  */
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -12,6 +13,12 @@
 
 #include "base/err.h"
 #include "base/text.h"
+
+struct ckpt_file;
+
+struct ckpt_store_mapping {
+    const struct ckpt_file *file; /* NULL: it is not mapped */
+};
 
 struct ckpt_store_file {
     const char *path; /* absolute */
@@ -21,6 +28,7 @@ struct ckpt_store_file {
     struct timespec mtime;
     dev_t dev;
     ino_t ino;
+    struct ckpt_store_mapping *mapping; /* set while the checkpoint is opened */
 };
 
 /* Looks at DIRECTORY/NAME. One that can't be had is noted, too. NULL: out of memory. */
@@ -35,6 +43,8 @@ int ckpt_store_file_check(const struct ckpt_store_file *f, uint64_t offset, uint
                           struct ckpt_err *err) CKPT_CHECKED;
 /* A descriptor, or negative: -EIO if it is not the file that was noted any more. */
 int ckpt_store_file_open(const struct ckpt_store_file *f, struct ckpt_err *err) CKPT_CHECKED;
+/* Whether at its path there is another file, or none, or it has been written to. */
+bool ckpt_store_file_changed(const struct ckpt_store_file *f);
 /* -EIO if the open file is not as it was noted: what has just been read of it is not to be used. */
 int ckpt_store_file_check_same(const struct ckpt_store_file *f, int fd,
                                struct ckpt_err *err) CKPT_CHECKED;

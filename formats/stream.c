@@ -45,7 +45,7 @@ int ckpt_stream_open(struct ckpt_stream *s, const struct ckpt_stored *stored,
     s->fd = ckpt_store_file_open(stored->file, err);
     if (s->fd < 0)
         return s->fd;
-    s->window = malloc(stored->length < PIECE ? (size_t)stored->length + 1 : PIECE);
+    s->window = malloc(ckpt_stream_memory(s));
     return s->window ? 0 : ckpt_fail_memory(err, "reading stored bytes");
 }
 
@@ -79,6 +79,12 @@ ssize_t ckpt_stream_next(struct ckpt_stream *s, const uint8_t **data, struct ckp
     *data = s->fd < 0 ? s->stored.data + s->at : s->window;
     s->at += (uint64_t)got;
     return got;
+}
+
+size_t ckpt_stream_memory(const struct ckpt_stream *s) {
+    if (s->fd < 0)
+        return 0;
+    return s->stored.length < PIECE ? (size_t)s->stored.length + 1 : PIECE;
 }
 
 void ckpt_stream_close(struct ckpt_stream *s) {

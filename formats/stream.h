@@ -42,6 +42,7 @@ int ckpt_stream_open(struct ckpt_stream *s, const struct ckpt_stored *stored,
  */
 ssize_t ckpt_stream_next(struct ckpt_stream *s, const uint8_t **data,
                          struct ckpt_err *err) CKPT_CHECKED;
+size_t ckpt_stream_memory(const struct ckpt_stream *s); /* of its window */
 void ckpt_stream_close(struct ckpt_stream *s);
 
 #define ckpt_auto_stream ckpt_stream_close

@@ -109,6 +109,38 @@ int ckpt_zarr_chain_settle(struct ckpt_zarr_chain *c, const int64_t *shape, uint
 /* Whether a value of this size can be such a chunk. */
 int ckpt_zarr_chain_can(const struct ckpt_zarr_chain *c, uint64_t stored,
                         struct ckpt_err *err) CKPT_CHECKED;
+/*
+ * The smallest chunks that can be had one by one: those in shards (in shards...), or the stored one
+ * itself. All by array axis.
+ */
+struct ckpt_zarr_leaf {
+    const struct ckpt_zarr_chain *chain; /* of a smallest chunk */
+    bool is_sharded;
+    uint32_t axis[CKPT_ZARR_NDIM_MAX]; /* of the array, of each of the chain */
+    int64_t shape[CKPT_ZARR_NDIM_MAX], stride[CKPT_ZARR_NDIM_MAX]; /* elements */
+    int64_t per[CKPT_ZARR_NDIM_MAX];                               /* such chunks in a stored one */
+};
+void ckpt_zarr_leaf(const struct ckpt_zarr_chain *c, struct ckpt_zarr_leaf *out);
+/* Where they lie in a stored chunk, in C order: (offset, length), both UINT64_MAX if it isn't
+ * stored. */
+int ckpt_zarr_flat_index(const struct ckpt_zarr_chain *c, const struct ckpt_zarr_leaf *leaf,
+                         const struct ckpt_stored *value, uint64_t (*index)[2],
+                         const struct ckpt_stop *stop, struct ckpt_err *err) CKPT_CHECKED;
+/* An index as it is stored, count pairs; malloc'ed. */
+int ckpt_zarr_read_index(const struct ckpt_zarr_shards *s, const struct ckpt_stored *shard,
+                         uint64_t **index, const struct ckpt_stop *stop,
+                         struct ckpt_err *err) CKPT_CHECKED;
+
+/* Whether the chunk's stored bytes are its elements, or checksums and zstd around them. */
+bool ckpt_zarr_is_plain(const struct ckpt_zarr_chain *c);
+bool ckpt_zarr_is_zstd(const struct ckpt_zarr_chain *c);
+/* Checks and takes off the checksums around the zstd. */
+int ckpt_zarr_unwrap(const struct ckpt_zarr_chain *c, struct ckpt_stored *value,
+                     const struct ckpt_stop *stop, struct ckpt_err *err) CKPT_CHECKED;
+/* Decodes the value of a chunk by its chain; what isn't stored is `fill`, of esize bytes. */
+int ckpt_zarr_decode_chain(const struct ckpt_zarr_chain *c, const struct ckpt_stored *value,
+                           const uint8_t *fill, uint32_t esize, uint8_t *out,
+                           const struct ckpt_stop *stop, struct ckpt_err *err) CKPT_CHECKED;
 /* Decodes a stored chunk to out, chain->bytes in all. -EIO: it is damaged. Any thread. */
 int ckpt_zarr_decode(const struct ckpt_zarr *z, const struct ckpt_stored *value, uint8_t *out,
                      const struct ckpt_stop *stop, struct ckpt_err *err) CKPT_CHECKED;

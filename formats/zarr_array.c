@@ -14,6 +14,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/size.h"
 #include "formats/chunk_grid.h"
 
 struct array {
@@ -163,93 +164,88 @@ static int check_missing(const struct array *a) {
 
 /* --- blobs ------------------------------------------------------------------------------------ */
 
-/* A lone chunk as a flat blob. */
-struct lone {
-    struct ckpt_blob blob; /* first */
-    struct ckpt_decoded decoded;
+/* The codec of a grid's chunks. */
+struct codec {
+    struct ckpt_zarr_leaf leaf;
     const struct ckpt_zarr *zarr;
-    struct ckpt_stored value;
+    uint32_t esize;
+    int64_t count[CKPT_ZARR_NDIM_MAX], stride[CKPT_ZARR_NDIM_MAX]; /* of the grid; bytes */
 };
 
-static int lone_decode(struct ckpt_decoded *d, uint8_t *out, const struct ckpt_stop *stop,
-                       struct ckpt_err *err) {
-    const struct lone *const l = (const struct lone *)((char *)d - offsetof(struct lone, decoded));
-    const int rc = ckpt_zarr_decode(l->zarr, &l->value, out, stop, err);
-    return rc ? ckpt_fail_in(err, "array \"%s\"", l->blob.name) : 0;
+static int decode_chunk(const void *codec, const struct ckpt_stored *value, uint8_t *out,
+                        const struct ckpt_stop *stop, struct ckpt_err *err) {
+    const struct codec *const k = codec;
+    return ckpt_zarr_decode_chain(k->leaf.chain, value, k->zarr->fill, k->esize, out, stop, err);
 }
 
-static int lone_pin(struct ckpt_blob *b, uint64_t lo, uint64_t hi, struct ckpt_pin *pin,
-                    const struct ckpt_stop *stop, struct ckpt_err *err) {
-    if (lo > hi || hi > b->size)
-        return ckpt_fail(err, -EINVAL,
-                         "bytes %" PRIu64 "..%" PRIu64 " lie outside a chunk of %" PRIu64 " bytes",
-                         lo, hi, b->size);
-    *pin = (struct ckpt_pin){0};
-    const int rc = ckpt_decoded_pin(&((struct lone *)b)->decoded, &pin->data, stop, err);
-    if (rc == 0)
-        pin->data += lo;
-    return rc;
-}
-
-static void lone_unpin(struct ckpt_blob *b, struct ckpt_pin *pin) {
-    ckpt_decoded_unpin(&((struct lone *)b)->decoded);
-    pin->data = NULL;
-}
-
-static void lone_fini(struct ckpt_blob *b) {
-    ckpt_decoded_drop(&((struct lone *)b)->decoded);
-}
-
-static const struct ckpt_blob_ops lone_ops = {
-    .kind = "chunk", .pin = lone_pin, .unpin = lone_unpin, .fini = lone_fini};
-
-static int make_lone(const struct array *a, struct ckpt_blob **out) {
-    struct lone *const l = ckpt_arena_alloc(arena(a), sizeof *l);
-    if (!l)
-        return fail_memory(a);
-    l->zarr = a->z;
-    l->value = a->chunks[0].value;
-    l->blob = (struct ckpt_blob){.ops = &lone_ops, .size = a->z->chain.bytes, .name = a->name};
-    l->decoded = (struct ckpt_decoded){.cache = a->s->c->decoded,
-                                       .decode = lone_decode,
-                                       .name = a->name,
-                                       .size = a->z->chain.bytes};
-    *out = &l->blob;
-    return 0;
-}
-
-static int decode_chunk(const struct ckpt_chunk *chunk, uint8_t *out, const struct ckpt_stop *stop,
+static int unwrap_chunk(const void *codec, struct ckpt_stored *value, const struct ckpt_stop *stop,
                         struct ckpt_err *err) {
-    return ckpt_zarr_decode(chunk->grid->codec, &chunk->value, out, stop, err);
+    return ckpt_zarr_unwrap(((const struct codec *)codec)->leaf.chain, value, stop, err);
 }
 
-static int make_grid(const struct array *a, const int64_t *shape, struct ckpt_blob **out) {
+static int read_index(const void *codec, const struct ckpt_stored *shard, uint64_t (*index)[2],
+                      const struct ckpt_stop *stop, struct ckpt_err *err) {
+    const struct codec *const k = codec;
+    return ckpt_zarr_flat_index(&k->zarr->chain, &k->leaf, shard, index, stop, err);
+}
+
+static const struct ckpt_chunk_ops zstd_ops = {decode_chunk, unwrap_chunk, read_index};
+static const struct ckpt_chunk_ops other_ops = {decode_chunk, NULL, read_index};
+
+static int64_t chunks_along(int64_t size, int64_t chunk) {
+    return size / chunk + (size % chunk != 0);
+}
+
+static struct codec *make_codec(const struct array *a) {
     const struct ckpt_zarr *const z = a->z;
+    struct codec *const k = ckpt_arena_alloc(arena(a), sizeof *k);
+    if (!k)
+        return NULL;
+    ckpt_zarr_leaf(&z->chain, &k->leaf);
+    k->zarr = z;
+    k->esize = element_bytes(a);
+    for (uint32_t d = 0; d < z->ndim; d++) {
+        k->count[d] = chunks_along(z->shape[d], z->chain.shape[d]) * k->leaf.per[d];
+        k->stride[d] = k->leaf.stride[d] * k->esize;
+    }
+    return k;
+}
+
+/* Files in which elements lie as they are. */
+static void map_files(const struct array *a) {
+    const struct ckpt_store_file *last = NULL;
+    for (size_t i = 0; i < a->nchunks; i++) {
+        const struct ckpt_store_file *const file = a->chunks[i].value.file;
+        if (file && file != last)
+            ckpt_checkpoint_map(a->s->c, file);
+        last = file;
+    }
+}
+
+static int make_grid(const struct array *a, const struct codec *k, const int64_t *shape,
+                     bool is_flat, struct ckpt_blob **out) {
     struct ckpt_chunk_grid *const g = ckpt_arena_alloc(arena(a), sizeof *g);
-    int64_t *const numbers = ckpt_arena_array(arena(a), 2 * (size_t)z->ndim + 1, sizeof *numbers);
     struct ckpt_chunk *const chunks = ckpt_arena_array(arena(a), a->nchunks + 1, sizeof *a->chunks);
-    if (!g || !numbers || !chunks)
+    if (!g || !chunks)
         return fail_memory(a);
     if (a->nchunks)
         memcpy(chunks, a->chunks, a->nchunks * sizeof *chunks);
-    for (uint32_t d = 0; d < z->ndim; d++) {
-        const int64_t chunk = z->chain.shape[d];
-        numbers[d] = shape[d] / chunk + (shape[d] % chunk != 0);
-        numbers[z->ndim + d] = z->chain.stride[d] * element_bytes(a);
-    }
-    *g = (struct ckpt_chunk_grid){.ndim = z->ndim,
-                                  .esize = element_bytes(a),
+    *g = (struct ckpt_chunk_grid){.ndim = a->z->ndim,
+                                  .esize = k->esize,
                                   .shape = shape,
-                                  .chunk = z->chain.shape,
-                                  .count = numbers,
-                                  .stride = numbers + z->ndim,
-                                  .fill = z->fill,
+                                  .chunk = k->leaf.shape,
+                                  .count = k->count,
+                                  .stride = k->stride,
+                                  .per = k->leaf.is_sharded ? k->leaf.per : NULL,
+                                  .fill = a->z->fill,
                                   .chunks = chunks,
                                   .nchunks = a->nchunks,
-                                  .decode = decode_chunk,
-                                  .codec = z};
+                                  .ops = ckpt_zarr_is_zstd(k->leaf.chain) ? &zstd_ops : &other_ops,
+                                  .codec = k,
+                                  .is_plain = ckpt_zarr_is_plain(k->leaf.chain)};
     *out = &g->blob;
-    return ckpt_chunk_grid_init(g, z->chain.bytes, a->s->c->decoded, a->name, a->err);
+    return ckpt_chunk_grid_init(g, k->leaf.chain->bytes, is_flat, a->s->c->decoded, a->name,
+                                a->err);
 }
 
 /* --- the tensor ------------------------------------------------------------------------------- */
@@ -261,12 +257,23 @@ static int64_t *copy_numbers(const struct array *a, const int64_t *numbers) {
     return copy;
 }
 
-static bool is_c_order(const struct array *a) {
+static bool is_c_order(const struct array *a, const struct codec *k) {
     int64_t stride = 1;
     for (uint32_t d = a->z->ndim; d-- > 0; stride *= a->z->shape[d])
-        if (a->z->shape[d] > 1 && a->z->chain.stride[d] != stride)
+        if (a->z->shape[d] > 1 && k->leaf.stride[d] != stride)
             return false;
     return true;
+}
+
+/* The whole array is one chunk. */
+static int make_lone(const struct array *a, const struct codec *k, struct ckpt_tensor *t) {
+    const struct ckpt_stored *const value = &a->chunks[0].value;
+    const struct ckpt_file *const file = value->data ? NULL : value->file->mapping->file;
+    t->stride = is_c_order(a, k) ? NULL : copy_numbers(a, k->leaf.stride);
+    if (!k->leaf.is_sharded && ckpt_zarr_is_plain(k->leaf.chain) && file)
+        return ckpt_blob_extent(arena(a), file, value->offset, value->length, a->name, &t->blob,
+                                a->err);
+    return make_grid(a, k, t->shape, true, &t->blob);
 }
 
 static int make_blob(const struct array *a, struct ckpt_tensor *t, uint64_t count) {
@@ -277,10 +284,16 @@ static int make_blob(const struct array *a, struct ckpt_tensor *t, uint64_t coun
                                            &t->blob, a->err)
                          : fail_memory(a);
     }
-    if (count_grid(a->z) > 1)
-        return make_grid(a, t->shape, &t->blob);
-    t->stride = is_c_order(a) ? NULL : copy_numbers(a, a->z->chain.stride);
-    return make_lone(a, &t->blob);
+    const struct codec *const k = make_codec(a);
+    if (!k)
+        return fail_memory(a);
+    if (ckpt_zarr_is_plain(k->leaf.chain))
+        map_files(a);
+    uint64_t chunks = 1;
+    for (uint32_t d = 0; d < a->z->ndim; d++)
+        if (!ckpt_mul_u64(chunks, (uint64_t)k->count[d], &chunks))
+            return ckpt_fail(a->err, -E2BIG, "it has more than 2^64 chunks");
+    return chunks > 1 ? make_grid(a, k, t->shape, false, &t->blob) : make_lone(a, k, t);
 }
 
 static int fill_tensor(struct array *a, struct ckpt_tensor *t) {

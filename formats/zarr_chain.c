@@ -89,7 +89,7 @@ static int settle_shards(struct ckpt_zarr_chain *c, uint32_t esize, unsigned dep
     }
     s->is_one = s->count == 1;
     const int rc = ckpt_zarr_chain_settle(&s->inner, inner, c->ndim, esize, depth + 1, err);
-    if (rc == 0 && !s->is_one && s->inner.bytes > CKPT_LIMIT_ZARR_SUBCHUNK_BYTES)
+    if (rc == 0 && !s->is_one && c->nsteps > 0 && s->inner.bytes > CKPT_LIMIT_ZARR_SUBCHUNK_BYTES)
         return ckpt_fail(
             err, -ENOTSUP,
             "the chunks in its shards have more than %u bytes (limit of subchunk bytes)",
@@ -143,7 +143,8 @@ int ckpt_zarr_chain_can(const struct ckpt_zarr_chain *c, uint64_t stored, struct
 /* --- decoding --------------------------------------------------------------------------------- */
 
 struct decoder {
-    const struct ckpt_zarr *z;
+    const uint8_t *fill;
+    uint32_t esize;
     const struct ckpt_stop *stop;
     struct ckpt_err *err;
 };
@@ -184,10 +185,9 @@ static int decode_chain(struct decoder *d, const struct ckpt_zarr_chain *c,
                         struct ckpt_stored value, uint8_t *out);
 
 /* Elements of the fill value. */
-static void fill(const struct ckpt_zarr *z, uint8_t *out, uint64_t n) {
-    const unsigned es = ckpt_dtype_info(z->dtype)->unit_bytes;
-    for (uint64_t at = 0; at < n; at += es)
-        memcpy(out + at, z->fill, es);
+static void fill(const struct decoder *d, uint8_t *out, uint64_t n) {
+    for (uint64_t at = 0; at < n; at += d->esize)
+        memcpy(out + at, d->fill, d->esize);
 }
 
 static int read_index(struct decoder *d, const struct ckpt_zarr_shards *s,
@@ -218,7 +218,7 @@ static int decode_inner(struct decoder *d, const struct ckpt_zarr_shards *s,
                         const struct ckpt_stored *value, const uint64_t *entry, uint8_t *out) {
     uint64_t end;
     if (entry[0] == UINT64_MAX && entry[1] == UINT64_MAX) {
-        fill(d->z, out, s->inner.bytes);
+        fill(d, out, s->inner.bytes);
         return 0;
     }
     if (!ckpt_add_u64(entry[0], entry[1], &end) || end > value->length)
@@ -230,7 +230,7 @@ static int decode_inner(struct decoder *d, const struct ckpt_zarr_shards *s,
 static int decode_many(struct decoder *d, const struct ckpt_zarr_chain *c,
                        const struct ckpt_stored *value, const uint64_t *index, uint8_t *out) {
     const struct ckpt_zarr_shards *const s = c->shards;
-    const uint32_t es = ckpt_dtype_info(d->z->dtype)->unit_bytes;
+    const uint32_t es = d->esize;
     struct ckpt_box box = {.ndim = c->ndim, .esize = es};
     CKPT_AUTO(free) uint8_t *chunk = malloc((size_t)s->inner.bytes);
     if (!chunk)
@@ -291,8 +291,46 @@ static int decode_chain(struct decoder *d, const struct ckpt_zarr_chain *c,
                : ckpt_decompress(CKPT_COMPRESSION_NONE, &value, out, c->bytes, d->stop, d->err);
 }
 
+int ckpt_zarr_decode_chain(const struct ckpt_zarr_chain *c, const struct ckpt_stored *value,
+                           const uint8_t *fill_value, uint32_t esize, uint8_t *out,
+                           const struct ckpt_stop *stop, struct ckpt_err *err) {
+    struct decoder d = {fill_value, esize, stop, err};
+    return decode_chain(&d, c, *value, out);
+}
+
 int ckpt_zarr_decode(const struct ckpt_zarr *z, const struct ckpt_stored *value, uint8_t *out,
                      const struct ckpt_stop *stop, struct ckpt_err *err) {
-    struct decoder d = {z, stop, err};
-    return decode_chain(&d, &z->chain, *value, out);
+    return ckpt_zarr_decode_chain(&z->chain, value, z->fill, ckpt_dtype_info(z->dtype)->unit_bytes,
+                                  out, stop, err);
+}
+
+/* --- without decoding all of it --------------------------------------------------------------- */
+
+int ckpt_zarr_read_index(const struct ckpt_zarr_shards *s, const struct ckpt_stored *shard,
+                         uint64_t **index, const struct ckpt_stop *stop, struct ckpt_err *err) {
+    struct decoder d = {.stop = stop, .err = err};
+    return read_index(&d, s, shard, index);
+}
+
+bool ckpt_zarr_is_plain(const struct ckpt_zarr_chain *c) {
+    return !c->shards && c->nsteps == 0;
+}
+
+bool ckpt_zarr_is_zstd(const struct ckpt_zarr_chain *c) {
+    if (c->shards || c->nsteps == 0 || c->step[0].is_crc32c ||
+        c->step[0].compression != CKPT_COMPRESSION_ZSTD)
+        return false;
+    for (uint32_t i = 1; i < c->nsteps; i++)
+        if (!c->step[i].is_crc32c)
+            return false;
+    return true;
+}
+
+int ckpt_zarr_unwrap(const struct ckpt_zarr_chain *c, struct ckpt_stored *value,
+                     const struct ckpt_stop *stop, struct ckpt_err *err) {
+    struct decoder d = {.stop = stop, .err = err};
+    int rc = 0;
+    for (uint32_t i = c->nsteps; rc == 0 && i-- > 1;)
+        rc = check_crc32c(&d, value);
+    return rc;
 }

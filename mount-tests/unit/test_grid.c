@@ -29,18 +29,18 @@ struct toy {
     size_t decoded;
 };
 
-/* Fills a chunk from the flat array; what lies beyond its edge is junk. */
-static int decode(const struct ckpt_chunk *chunk, uint8_t *out, const struct ckpt_stop *stop,
-                  struct ckpt_err *err) {
-    struct toy *const t =
-        (struct toy *)((char *)(uintptr_t)chunk->grid - offsetof(struct toy, grid));
-    const struct ckpt_chunk_grid *const g = chunk->grid;
+/* Fills a chunk, whose number is its value's offset, from the flat array; what lies beyond its edge
+ * is junk. */
+static int decode(const void *codec, const struct ckpt_stored *value, uint8_t *out,
+                  const struct ckpt_stop *stop, struct ckpt_err *err) {
+    struct toy *const t = (struct toy *)(uintptr_t)codec;
+    const struct ckpt_chunk_grid *const g = &t->grid;
     (void)stop;
     (void)err;
     t->decoded++;
     memset(out, 0xee, t->chunk_bytes);
     int64_t start[NDIM_MOST];
-    uint64_t number = chunk->number;
+    uint64_t number = value->offset;
     for (uint32_t d = g->ndim; d-- > 0; number /= (uint64_t)t->count[d])
         start[d] = (int64_t)(number % (uint64_t)t->count[d]) * t->chunk[d];
     for (uint64_t i = 0; i < t->chunk_bytes / g->esize; i++) {
@@ -59,6 +59,8 @@ static int decode(const struct ckpt_chunk *chunk, uint8_t *out, const struct ckp
     }
     return 0;
 }
+
+static const struct ckpt_chunk_ops ops = {.decode = decode};
 
 /* A random order of the axes in a chunk. */
 static void lay_out(struct toy *t, uint32_t ndim, uint32_t esize) {
@@ -113,13 +115,15 @@ static void fill_toy(struct toy *t, uint32_t ndim, uint32_t esize, uint64_t miss
                                        .stride = t->stride,
                                        .fill = t->fill,
                                        .chunks = list,
-                                       .decode = decode};
+                                       .ops = &ops,
+                                       .codec = t};
     for (uint64_t i = 0; i < chunks; i++)
         if (missing == 0 || property_below(missing))
-            list[t->grid.nchunks++].number = i;
+            list[t->grid.nchunks++] = (struct ckpt_chunk){.number = i, .value = {.offset = i}};
         else
             put_fill(t, i);
-    assert_int_equal(ckpt_chunk_grid_init(&t->grid, t->chunk_bytes, t->cache, "toy", NULL), 0);
+    assert_int_equal(ckpt_chunk_grid_init(&t->grid, t->chunk_bytes, false, t->cache, "toy", NULL),
+                     0);
     assert_int_equal(t->grid.blob.size, t->bytes);
 }
 
