@@ -77,3 +77,14 @@ const struct ckpt_file *ckpt_blob_changed_file(struct ckpt_blob *b) {
         changed = ckpt_blob_changed_file(c->source[i]->blob);
     return changed;
 }
+
+const struct ckpt_store_file *ckpt_blob_changed_store(struct ckpt_blob *b,
+                                                      const struct ckpt_store_file **last) {
+    struct ckpt_computed_blob *const c = ckpt_computed_blob_of(b);
+    if (!c)
+        return b->ops->changed ? b->ops->changed(b, last) : NULL;
+    const struct ckpt_store_file *changed = NULL;
+    for (size_t i = 0; i < CKPT_COMPUTED_SOURCES && c->source[i] && !changed; i++)
+        changed = ckpt_blob_changed_store(c->source[i]->blob, last);
+    return changed;
+}

@@ -39,5 +39,8 @@ struct ckpt_computed_blob *ckpt_computed_blob_of(struct ckpt_blob *b);
 /* A file that the blob's bytes come from, itself or what it is computed from (which may lie in
  * several files), and that has changed since it was opened; NULL: there is none. */
 const struct ckpt_file *ckpt_blob_changed_file(struct ckpt_blob *b);
+/* The same of files that are opened for each read: ckpt_blob_ops.changed. */
+const struct ckpt_store_file *ckpt_blob_changed_store(struct ckpt_blob *b,
+                                                      const struct ckpt_store_file **last);
 
 #endif

@@ -30,8 +30,10 @@ static void flat_unpin(struct ckpt_blob *b, struct ckpt_pin *pin) {
     pin->data = NULL;
 }
 
-static const struct ckpt_blob_ops extent_ops = {"extent", flat_pin, flat_unpin, NULL, NULL};
-static const struct ckpt_blob_ops owned_ops = {"owned", flat_pin, flat_unpin, NULL, NULL};
+static const struct ckpt_blob_ops extent_ops = {
+    .kind = "extent", .pin = flat_pin, .unpin = flat_unpin};
+static const struct ckpt_blob_ops owned_ops = {
+    .kind = "owned", .pin = flat_pin, .unpin = flat_unpin};
 
 static struct flat *make_flat(struct ckpt_arena *a, const struct ckpt_blob_ops *ops,
                               const uint8_t *data, uint64_t size, const char *name) {

@@ -28,6 +28,7 @@
 #include "formats/file.h"
 
 struct ckpt_blob;
+struct ckpt_store_file;
 
 /* Bytes [lo, hi) of a chunk, readable until unpinned. */
 struct ckpt_pin {
@@ -46,6 +47,10 @@ struct ckpt_blob_ops {
      * wrong. NULL: the format has none. */
     int (*check)(struct ckpt_blob *b, const struct ckpt_stop *stop, struct ckpt_err *err);
     void (*fini)(struct ckpt_blob *b); /* NULL: nothing to free */
+    /* One of its files that are opened for each read, if any has changed: looks at all of their
+     * paths, but not at *last again, which becomes the last one. NULL: it has no such files. */
+    const struct ckpt_store_file *(*changed)(struct ckpt_blob *b,
+                                             const struct ckpt_store_file **last);
 };
 
 struct ckpt_blob {

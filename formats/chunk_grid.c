@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,8 +68,8 @@ static int pin_plain(const struct ckpt_chunk_grid *g, const struct ckpt_stored *
     return rc ? rc : 1;
 }
 
-int ckpt_chunk_grid_pin(struct ckpt_chunk_grid *g, uint64_t number, uint64_t lo, uint64_t hi,
-                        struct ckpt_pin *pin, const struct ckpt_stop *stop, struct ckpt_err *err) {
+static int pin_chunk(struct ckpt_chunk_grid *g, uint64_t number, uint64_t lo, uint64_t hi,
+                     struct ckpt_pin *pin, const struct ckpt_stop *stop, struct ckpt_err *err) {
     *pin = (struct ckpt_pin){.lo = lo, .hi = hi};
     struct ckpt_chunk *const chunk = find_chunk(g, number, &pin->part);
     struct ckpt_stored value;
@@ -85,6 +86,25 @@ int ckpt_chunk_grid_pin(struct ckpt_chunk_grid *g, uint64_t number, uint64_t lo,
     if (rc == 0)
         pin->held = &chunk->decoded;
     return rc;
+}
+
+/* An array may have a thousand chunks, which are damaged or gone together. */
+static int say_first_failure(struct ckpt_chunk_grid *g, struct ckpt_err *err) {
+    struct ckpt_err *first = NULL, *const mine = malloc(sizeof *mine);
+    if (!mine)
+        return err->code;
+    *mine = *err;
+    if (atomic_compare_exchange_strong(&g->failure, &first, mine))
+        return err->code;
+    free(mine);
+    *err = *first;
+    return err->code;
+}
+
+int ckpt_chunk_grid_pin(struct ckpt_chunk_grid *g, uint64_t number, uint64_t lo, uint64_t hi,
+                        struct ckpt_pin *pin, const struct ckpt_stop *stop, struct ckpt_err *err) {
+    const int rc = pin_chunk(g, number, lo, hi, pin, stop, err);
+    return rc == -EIO && err ? say_first_failure(g, err) : rc;
 }
 
 void ckpt_chunk_grid_unpin(struct ckpt_pin *pin) {
@@ -271,9 +291,23 @@ static void fini(struct ckpt_blob *b) {
         ckpt_decoded_drop(&g->chunks[i].index);
     }
     ckpt_decoded_drop(&g->dense);
+    free(atomic_load(&g->failure));
 }
 
-static const struct ckpt_blob_ops ops = {.kind = "grid", .pin = pin, .unpin = unpin, .fini = fini};
+static const struct ckpt_store_file *changed(struct ckpt_blob *b,
+                                             const struct ckpt_store_file **last) {
+    const struct ckpt_chunk_grid *const g = (const struct ckpt_chunk_grid *)b;
+    for (size_t i = 0; i < g->nchunks; i++) {
+        const struct ckpt_store_file *const file = g->chunks[i].value.file;
+        if (file && file != *last && ckpt_store_file_changed(file))
+            return file;
+        *last = file;
+    }
+    return NULL;
+}
+
+static const struct ckpt_blob_ops ops = {
+    .kind = "grid", .pin = pin, .unpin = unpin, .fini = fini, .changed = changed};
 
 struct ckpt_chunk_grid *ckpt_chunk_grid_of(struct ckpt_blob *b) {
     return b->ops == &ops ? (struct ckpt_chunk_grid *)b : NULL;
@@ -293,7 +327,7 @@ static void unpin_flat(struct ckpt_blob *b, struct ckpt_pin *p) {
 }
 
 static const struct ckpt_blob_ops flat_ops = {
-    .kind = "chunk", .pin = pin_flat, .unpin = unpin_flat, .fini = fini};
+    .kind = "chunk", .pin = pin_flat, .unpin = unpin_flat, .fini = fini, .changed = changed};
 
 static bool is_flat(const struct ckpt_chunk_grid *g) {
     return g->blob.ops == &flat_ops;

@@ -63,6 +63,7 @@ struct ckpt_chunk_grid {
     /* Set by init: */
     struct ckpt_decoded dense; /* the whole array, for whoever pins much of the blob */
     struct ckpt_decoded_parts parts;
+    _Atomic(struct ckpt_err *) failure; /* the first one: what all say, so that the log has one */
 };
 
 /* Makes it a blob. All above is set, of chunks number and value. `bytes` are those of a decoded

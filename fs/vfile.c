@@ -12,6 +12,7 @@
 
 #include "adapters/computed_blob.h"
 #include "base/log.h"
+#include "formats/store_file.h"
 
 struct ckpt_vfile *ckpt_vfile_new(struct ckpt_arena *a, uint32_t nsegments) {
     struct ckpt_vfile *f = ckpt_arena_alloc(a, sizeof *f);
@@ -138,6 +139,25 @@ static int check_segments(const struct ckpt_vfile *f, uint32_t i, uint64_t end,
     return 0;
 }
 
+/* The same for files that are looked at when they are opened only: arrays may have a thousand. */
+static int check_stores(const struct ckpt_vfile *f, struct ckpt_err *err) {
+    const struct ckpt_store_file *last = NULL;
+    for (uint32_t i = 0; i < f->nsegments; i++) {
+        const struct ckpt_adapted *const t =
+            f->segment[i].kind == CKPT_SEGMENT_TENSOR ? f->segment[i].tensor : NULL;
+        for (uint32_t k = 0; t && k < t->nparts; k++) {
+            const struct ckpt_tensor *const source = t->part[k].source;
+            const struct ckpt_store_file *const file =
+                source ? ckpt_blob_changed_store(source->blob, &last) : NULL;
+            if (file)
+                return ckpt_fail(err, -ESTALE,
+                                 "%s has changed since the mount: unmount and mount again",
+                                 file->name);
+        }
+    }
+    return 0;
+}
+
 /* What is made for readers only: of files of segments only a first one can be. */
 static struct ckpt_made *made_of(const struct ckpt_vfile *f) {
     if (f->kind == CKPT_VFILE_MADE)
@@ -150,6 +170,8 @@ int ckpt_vfile_open(struct ckpt_vfile *f, struct ckpt_err *err) {
     int rc = 0;
     if (f->kind == CKPT_VFILE_SEGMENTS)
         rc = check_segments(f, 0, f->bytes, err);
+    if (rc == 0 && f->kind == CKPT_VFILE_SEGMENTS)
+        rc = check_stores(f, err);
     else if (f->kind == CKPT_VFILE_PLAIN)
         rc = ckpt_plain_open(f->plain, err);
     if (rc == 0)

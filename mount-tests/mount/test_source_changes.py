@@ -1,6 +1,6 @@
 """A source that changes under the mount: EIO for who reads, ESTALE for who opens; never a signal, zeros or other bytes. One
 that is replaced by rename or unlinked goes on as it was."""
-import errno, os, shutil
+import errno, os, shutil, subprocess, time
 from mounted import *
 
 A1 = fixture("a1", "a1_full.pt")
@@ -96,6 +96,77 @@ def test_computed_from_two_files():
                     os.close(f)
                     assert error_of(read, weight) == "ESTALE", (changed, change)
                     assert error_of(read, m, "model.safetensors") == "ESTALE", (changed, change)
+
+
+def gone(source):
+    os.unlink(source)
+
+
+def replace_by_a_copy(source):
+    shutil.copy(source, source + ".new")
+    os.rename(source + ".new", source)
+
+
+def read_all(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def in_foreground(source, body, *opts):
+    """What the daemon logs while body(mount) runs."""
+    with tempfile.TemporaryDirectory(prefix="ckpt-test.") as m, tempfile.TemporaryFile("w+") as log:
+        p = subprocess.Popen([BINARY, "--foreground", source, m, *options(*opts)], stderr=log)
+        try:
+            while not os.path.ismount(m):
+                assert p.poll() is None
+                time.sleep(0.01)
+            body(m)
+        finally:
+            unmount(m)
+            p.wait(30)
+        log.seek(0)
+        return log.read().splitlines()
+
+
+def change_one_chunk(array, chunk, change):
+    """A chunk's file changes: its array can't be opened, nor read beyond what has been read; all others are as they were."""
+    with tempfile.TemporaryDirectory() as d:
+        source = os.path.join(d, "c")
+        shutil.copytree(fixture("orbax", "e_edge_zarr2_dirs"), source)
+
+        def body(m):
+            paths = {t["path"]: os.path.join(m, t["path"]) for t in read_json(m, "index.json")["tensors"]}
+            path = next(p for p in paths if p.replace("/", ".") == array)
+            f = os.open(paths[path], os.O_RDONLY)
+            change(os.path.join(source, array, chunk))
+            for _ in range(3):
+                assert error_of(os.pread, f, 1 << 20, 0) == "EIO", (array, change)
+            os.close(f)
+            assert error_of(os.open, paths[path], os.O_RDONLY) == "ESTALE", (array, change)
+            assert error_of(os.open, os.path.join(m, "model.safetensors"), os.O_RDONLY) == "ESTALE", (array, change)
+            for other in paths:
+                assert other == path or read_all(paths[other]) is not None
+
+        log = in_foreground(source, body, "layout=source")
+        assert sum(f'array "{array}"' in line for line in log) == 1, (array, change, log)
+        assert all("has changed since the mount" in line or "cannot open" in line for line in log), (array, change, log)
+
+
+def test_chunks_of_arrays():
+    for array, chunk in (("edge.zstd", "1.0"), ("edge.big_zstd", "0.0"), ("edge.blosc_lz4", "0.0")):
+        for change in CHANGES + [gone, replace_by_a_copy]:
+            change_one_chunk(array, chunk, small(change))
+
+
+def test_plain_chunks_of_arrays():
+    """Those lie in a mapping, which a replaced file does not touch."""
+    for change in CHANGES:
+        change_one_chunk("edge.none", "2.0", small(change))
+
+
+def small(change):
+    """These files are smaller than what the others are cut to."""
+    return (lambda source: os.truncate(source, 10)) if change is shrink else change
 
 
 def test_plain_file_of_a_directory():
