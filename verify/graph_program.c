@@ -47,6 +47,10 @@ static bool may_be(const struct ckpt_graph *g, const struct ckpt_graph_arg *a,
         return is_word(p, "str");
     if (it->kind == CKPT_GRAPH_ITEM_FLOAT)
         return is_word(p, "Scalar") || is_word(p, "float");
+    if (it->kind == CKPT_GRAPH_ITEM_DEVICE || is_word(p, "Device"))
+        return it->kind == CKPT_GRAPH_ITEM_DEVICE && is_word(p, "Device");
+    if (it->kind == CKPT_GRAPH_ITEM_BOOL)
+        return is_word(p, "bool") || is_word(p, "Scalar");
     return !is_word(p, "Tensor") && !is_word(p, "str");
 }
 

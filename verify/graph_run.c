@@ -154,6 +154,18 @@ static int list_arg(const struct runner *r, const struct ckpt_graph_arg *from,
     return 0;
 }
 
+/* A script writes numbers where the schema has a type of its own. */
+static void retype(struct ckpt_arg *a, const struct ckpt_schema_param *p) {
+    if (a->kind != CKPT_ARG_INT)
+        return;
+    if (ckpt_text_starts(p->type, "ScalarType") || ckpt_text_is(p->name, "dtype")) {
+        a->kind = CKPT_ARG_DTYPE;
+        a->i = ckpt_graph_script_dtype(a->i);
+    } else if (ckpt_text_starts(p->type, "MemoryFormat") || ckpt_text_starts(p->type, "Layout")) {
+        a->kind = CKPT_ARG_NONE;
+    }
+}
+
 static int bind(const struct runner *r, size_t at, struct ckpt_arena *arena, struct ckpt_arg *arg,
                 uint32_t *n, struct ckpt_err *err) {
     const struct ckpt_graph_node *const node = &r->program->graph->node[at];
@@ -171,6 +183,8 @@ static int bind(const struct runner *r, size_t at, struct ckpt_arena *arena, str
         else if (node->arg[i].n)
             rc = item_arg(r, &node->arg[i].item[0], ckpt_text_starts(p.type, "Tensor"), arena, a,
                           err);
+        if (rc == 0)
+            retype(a, &p);
     }
     return rc;
 }
