@@ -73,6 +73,7 @@ struct ckpt_zarr {
     char separator;                      /* in the keys of chunks */
     bool has_c;                          /* they begin with "c" */
     struct ckpt_zarr_chain chain;
+    void **derived; /* what arrays with this metadata derive from it, once (zarr_known.h) */
 };
 
 /* Whether the last component of a key names an array's metadata; its version. */

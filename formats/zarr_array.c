@@ -196,8 +196,11 @@ static int64_t chunks_along(int64_t size, int64_t chunk) {
     return size / chunk + (size % chunk != 0);
 }
 
-static struct codec *make_codec(const struct array *a) {
+/* The same for all arrays with this metadata. */
+static const struct codec *make_codec(const struct array *a) {
     const struct ckpt_zarr *const z = a->z;
+    if (*z->derived)
+        return *z->derived;
     struct codec *const k = ckpt_arena_alloc(arena(a), sizeof *k);
     if (!k)
         return NULL;
@@ -208,6 +211,7 @@ static struct codec *make_codec(const struct array *a) {
         k->count[d] = chunks_along(z->shape[d], z->chain.shape[d]) * k->leaf.per[d];
         k->stride[d] = k->leaf.stride[d] * k->esize;
     }
+    *z->derived = k;
     return k;
 }
 

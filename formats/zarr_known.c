@@ -8,6 +8,12 @@
 #define KNOWN_MOST 1024u
 #define JSON_MOST 4096u
 
+/* A description, and the place for what is derived from it. */
+struct shared {
+    struct ckpt_zarr zarr;
+    void *derived;
+};
+
 static int fail_memory(struct ckpt_err *err) {
     return ckpt_fail_memory(err, "reading the metadata of an array");
 }
@@ -37,12 +43,13 @@ int ckpt_zarr_known_parse(struct ckpt_zarr_known *k, struct ckpt_text json, int 
     const int rc = ckpt_zarr_parse(json.s, json.n, version, a, &z, err);
     if (rc)
         return rc;
-    struct ckpt_zarr *const copy = ckpt_arena_alloc(a, sizeof *copy);
+    struct shared *const copy = ckpt_arena_alloc(a, sizeof *copy);
     if (!copy)
         return fail_memory(err);
-    *copy = z;
-    *out = copy;
-    return remember(k, json, version, copy, a, err);
+    copy->zarr = z;
+    copy->zarr.derived = &copy->derived;
+    *out = &copy->zarr;
+    return remember(k, json, version, &copy->zarr, a, err);
 }
 
 void ckpt_zarr_known_fini(struct ckpt_zarr_known *k) {
