@@ -37,12 +37,13 @@
 #define CKPT_LIMIT_GRAPH_ITEMS 250000u /* of one list; also inputs, outputs of a graph */
 #define CKPT_LIMIT_GRAPH_ARGS 256u     /* arguments, or outputs, of one node */
 /* TorchScript as a graph */
-#define CKPT_LIMIT_SCRIPT_ARENA (64u << 20)   /* bytes of memory for its code and values */
-#define CKPT_LIMIT_SCRIPT_NESTING 200u        /* of expressions and blocks */
-#define CKPT_LIMIT_SCRIPT_DEFINITIONS 200000u /* classes, functions and attributes of one file */
+#define CKPT_LIMIT_SCRIPT_ARENA (32u << 20)    /* bytes of memory for its code; for its graph */
+#define CKPT_LIMIT_SCRIPT_CONSTANTS (1u << 20) /* bytes of constants.pkl */
+#define CKPT_LIMIT_SCRIPT_NESTING 200u         /* of expressions and blocks */
+#define CKPT_LIMIT_SCRIPT_DEFINITIONS 200000u  /* classes, functions and attributes of one file */
 #define CKPT_LIMIT_SCRIPT_FILES 20000u
 #define CKPT_LIMIT_SCRIPT_DEPTH 1500u    /* calls, blocks and expressions inside one another */
-#define CKPT_LIMIT_SCRIPT_STEPS 4000000u /* statements and expressions that are followed */
+#define CKPT_LIMIT_SCRIPT_STEPS 1500000u /* statements and expressions that are followed */
 #define CKPT_LIMIT_ZIP_ENTRIES 300000u
 #define CKPT_LIMIT_ZIP_DIRECTORY (40u << 20) /* bytes of the central directory */
 /* What is known of a checkpoint, and what its tensors and values will take when they are adapted

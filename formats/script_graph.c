@@ -18,9 +18,9 @@ void script_graph_fini(struct script_graph *b) {
 
 int script_graph_fail_memory(const struct script_graph *b) {
     return ckpt_fail(b->err, -E2BIG,
-                     "it needs more memory than there is, or than the %u bytes that a graph may "
-                     "take (limit of a graph's memory)",
-                     CKPT_LIMIT_GRAPH_ARENA);
+                     "it needs more memory than there is, or than the %u bytes that the graph of a "
+                     "script may take (limit of a script's memory)",
+                     CKPT_LIMIT_SCRIPT_ARENA);
 }
 
 static int fail_items(const struct script_graph *b, const char *what) {

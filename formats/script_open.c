@@ -74,7 +74,8 @@ static int follow(struct archive *x, const struct ckpt_value *root, struct ckpt_
         .source = {.read = read_source, .user = x}, .keep = keep_constant, .user = x, .err = err};
     struct ckpt_value *constants;
     x->code = &m.arena;
-    const int rc = torch_zip_pickle(&g->reader, x->zip, x->folder, "constants", &constants, err);
+    const int rc = torch_zip_pickle(&g->reader, x->zip, x->folder, "constants",
+                                    CKPT_LIMIT_SCRIPT_CONSTANTS, &constants, err);
     if (rc)
         return rc;
     m.constants = constants;

@@ -400,7 +400,7 @@ int script_follow(struct script_machine *m, const struct ckpt_value *root,
     *out = NULL;
     if (!g)
         return ckpt_fail_memory(m->err, "reading a graph");
-    g->arena.limit = CKPT_LIMIT_GRAPH_ARENA;
+    g->arena.limit = CKPT_LIMIT_SCRIPT_ARENA;
     g->torch_version = CKPT_TEXT("");
     m->arena.limit = CKPT_LIMIT_SCRIPT_ARENA;
     m->graph = (struct script_graph){.graph = g, .err = m->err};

@@ -163,10 +163,11 @@ int torch_module_read(struct torch_walk *w, struct ckpt_value *module) CKPT_CHEC
  * new; what it makes of storages outlives the call. */
 int torch_zip_object(struct torch_reader *r, uint64_t offset, uint64_t size,
                      struct ckpt_value **root, struct ckpt_err *err) CKPT_CHECKED;
-/* The object of FOLDER/NAME.pkl in an open archive, whose storages are FOLDER/NAME/KEY; the reader
- * must be new. */
+/* The object of FOLDER/NAME.pkl in an open archive, whose storages are FOLDER/NAME/KEY; the pickle
+ * has at most so many bytes. The reader must be new. */
 int torch_zip_pickle(struct torch_reader *r, const struct ckpt_zip *zip, struct ckpt_text folder,
-                     const char *name, struct ckpt_value **out, struct ckpt_err *err) CKPT_CHECKED;
+                     const char *name, uint64_t most, struct ckpt_value **out,
+                     struct ckpt_err *err) CKPT_CHECKED;
 /* What the entry "byteorder" says. */
 int torch_zip_byte_order(const struct ckpt_zip *zip, const struct ckpt_zip_entry *e,
                          struct ckpt_arena *a, bool *big_endian, struct ckpt_err *err) CKPT_CHECKED;

@@ -161,8 +161,8 @@ static int read_byte_order(struct torch_reader *r, const struct container *z,
     return e ? torch_zip_byte_order(&z->zip, e, &r->c->arena, &r->big_endian, err) : 0;
 }
 
-static int read_pickle(struct torch_reader *r, const struct container *z, struct ckpt_value **root,
-                       struct ckpt_err *err) {
+static int read_pickle(struct torch_reader *r, const struct container *z, uint64_t most,
+                       struct ckpt_value **root, struct ckpt_err *err) {
     const struct ckpt_pickle_hooks hooks = {.user = r,
                                             .persistent_id = persistent_id,
                                             .nested_storage = torch_legacy_nested,
@@ -174,7 +174,7 @@ static int read_pickle(struct torch_reader *r, const struct container *z, struct
     const struct ckpt_zip_entry *e = find(r, z, pickle, CKPT_TEXT(""));
     if (!e)
         return ckpt_fail(err, -EINVAL, "the archive has no %s", pickle);
-    int rc = ckpt_zip_read(&z->zip, e, CKPT_LIMIT_PICKLE_BYTES, &r->c->arena, &bytes, err);
+    int rc = ckpt_zip_read(&z->zip, e, most, &r->c->arena, &bytes, err);
     if (rc == 0)
         rc = ckpt_pickle_run((const uint8_t *)bytes.s, bytes.n, &hooks, &r->c->arena, &consumed,
                              root, err);
@@ -186,16 +186,17 @@ static int read_object(struct torch_reader *r, struct container *z, struct ckpt_
     int rc = check_kind(r, z, err);
     if (rc == 0)
         rc = read_byte_order(r, z, err);
-    return rc ? rc : read_pickle(r, z, root, err);
+    return rc ? rc : read_pickle(r, z, CKPT_LIMIT_PICKLE_BYTES, root, err);
 }
 
 int torch_zip_pickle(struct torch_reader *r, const struct ckpt_zip *zip, struct ckpt_text folder,
-                     const char *name, struct ckpt_value **out, struct ckpt_err *err) {
+                     const char *name, uint64_t most, struct ckpt_value **out,
+                     struct ckpt_err *err) {
     struct container z = {.zip = *zip, .root = folder, .name = name}; /* the archive is borrowed */
     r->locate = locate;
     r->container = &z;
     const int rc = read_byte_order(r, &z, err);
-    return rc ? rc : read_pickle(r, &z, out, err);
+    return rc ? rc : read_pickle(r, &z, most, out, err);
 }
 
 static int read_script(struct torch_reader *r, const struct container *z, struct ckpt_value *root,

@@ -376,10 +376,13 @@ static void test_steps(void **state) {
 
 static void test_nodes(void **state) {
     (void)state;
-    check_repeated(CLASS "    for i in range(250000):\n      y = torch.f(x)\n    return x\n", "", 0,
+    check_repeated(CLASS "    for i in range(250000):\n      y = torch.f()\n    return x\n", "", 0,
                    "", NULL);
-    check_repeated(CLASS "    for i in range(250001):\n      y = torch.f(x)\n    return x\n", "", 0,
+    check_repeated(CLASS "    for i in range(250001):\n      y = torch.f()\n    return x\n", "", 0,
                    "", "limit of nodes");
+    check_repeated(CLASS "    l = torch.mul([x], 1000)\n    for i in range(4000):\n"
+                         "      y = torch.f(l)\n    return x\n",
+                   "", 0, "", "limit of a script's memory");
 }
 
 /* Lists that hold one another, or themselves, are followed only so far. */
