@@ -103,7 +103,15 @@ void ckpt_checkpoint_close(struct ckpt_checkpoint *c); /* NULL is fine */
 /* A file of the checkpoint that is no longer what it was when it was opened, or NULL. */
 const struct ckpt_file *ckpt_checkpoint_changed(const struct ckpt_checkpoint *c);
 
-/* -E2BIG if the paths of all that it holds are longer or deeper than the limits of keys. */
+/* -E2BIG if what it holds would take more memory than the limit once it is adapted, for readers to
+ * ask as they go; matrices are not counted apart. */
+int ckpt_checkpoint_check_memory(const struct ckpt_checkpoint *c,
+                                 struct ckpt_err *err) CKPT_CHECKED;
+/* What a reader that has set CKPT_LIMIT_MEMORY as the arena's limit ends with: lifts it; -ENOMEM
+ * that came of it is -E2BIG. */
+int ckpt_checkpoint_end_limit(struct ckpt_checkpoint *c, int rc, struct ckpt_err *err) CKPT_CHECKED;
+/* -E2BIG if so, or if the paths of all that it holds are longer or deeper than the limits of keys.
+ */
 int ckpt_checkpoint_check_keys(const struct ckpt_checkpoint *c, struct ckpt_err *err) CKPT_CHECKED;
 
 /* For readers: */

@@ -44,9 +44,10 @@ static int weigh_notes(struct weight *all, const struct ckpt_note *note, size_t 
 }
 
 /* So that the limit of memory is one of what a file may hold, not of what the machine has. */
-static int check_memory(const struct ckpt_checkpoint *c, struct ckpt_err *err) {
+static int check_memory(const struct ckpt_checkpoint *c, size_t matrices, struct ckpt_err *err) {
     const uint64_t values = (uint64_t)c->nvalues + c->nunsupported + c->nopaque;
     const uint64_t need = c->arena.used + (uint64_t)c->ntensors * CKPT_MEMORY_PER_TENSOR +
+                          (uint64_t)matrices * CKPT_MEMORY_PER_MATRIX +
                           values * CKPT_MEMORY_PER_VALUE;
     if (need <= CKPT_LIMIT_MEMORY)
         return 0;
@@ -57,9 +58,30 @@ static int check_memory(const struct ckpt_checkpoint *c, struct ckpt_err *err) {
                      c->ntensors, values, need >> 20, CKPT_LIMIT_MEMORY >> 20);
 }
 
+int ckpt_checkpoint_check_memory(const struct ckpt_checkpoint *c, struct ckpt_err *err) {
+    return check_memory(c, 0, err);
+}
+
+int ckpt_checkpoint_end_limit(struct ckpt_checkpoint *c, int rc, struct ckpt_err *err) {
+    c->arena.limit = 0;
+    return rc == -ENOMEM && c->arena.exceeded
+               ? ckpt_fail(err, -E2BIG,
+                           "%zu of its arrays, and what it says of them, take more than %u MiB of "
+                           "memory (limit of memory)",
+                           c->ntensors, CKPT_LIMIT_MEMORY >> 20)
+               : rc;
+}
+
+static size_t count_matrices(const struct ckpt_checkpoint *c) {
+    size_t n = 0;
+    for (size_t i = 0; i < c->ntensors; i++)
+        n += c->tensors[i].ndim == 2;
+    return n;
+}
+
 int ckpt_checkpoint_check_keys(const struct ckpt_checkpoint *c, struct ckpt_err *err) {
     struct weight all = {0};
-    int rc = check_memory(c, err);
+    int rc = check_memory(c, count_matrices(c), err);
     for (size_t i = 0; rc == 0 && i < c->ntensors; i++)
         rc = weigh_path(&all, c->tensors[i].path, err);
     for (size_t i = 0; rc == 0 && i < c->nvalues; i++)

@@ -316,7 +316,8 @@ static int read_file(struct ckpt_checkpoint *c, const char *source,
     f.directory = folder;
     f.name = strrchr(c->files[0]->path, '/') + 1; /* where links have led to */
     c->format = ckpt_format_flax.name;
-    return read_open(&f);
+    c->arena.limit = CKPT_LIMIT_MEMORY;
+    return ckpt_checkpoint_end_limit(c, read_open(&f), it.err);
 }
 
 const struct ckpt_format ckpt_format_flax = {"flax-msgpack", false, detect, read_file};

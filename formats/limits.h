@@ -50,16 +50,17 @@
  * and laid out. */
 #define CKPT_LIMIT_MEMORY (220u << 20)
 #define CKPT_MEMORY_PER_TENSOR 1100u
+#define CKPT_MEMORY_PER_MATRIX 750u /* more than that: it may be a Linear's, to be transposed */
 #define CKPT_MEMORY_PER_VALUE 250u
 #define CKPT_LIMIT_INFLATED_BYTES ((uint64_t)1 << 36) /* one deflated entry */
 
 /* Key-value stores and what is in them */
-#define CKPT_LIMIT_KV_KEYS 4000000u
-#define CKPT_LIMIT_KV_KEY_BYTES (128u << 20)
+#define CKPT_LIMIT_KV_KEYS 1000000u
+#define CKPT_LIMIT_KV_KEY_BYTES (64u << 20)
 #define CKPT_LIMIT_KV_FOLDERS 16u                   /* nesting, where the store is a directory */
 #define CKPT_LIMIT_OCDBT_MANIFEST_BYTES (16u << 20) /* decoded */
 #define CKPT_LIMIT_OCDBT_NODE_BYTES (128u << 20)    /* one node, decoded; orbax' own is 100 MB */
-#define CKPT_LIMIT_OCDBT_BYTES (512u << 20)         /* all nodes, decoded */
+#define CKPT_LIMIT_OCDBT_BYTES (256u << 20)         /* all nodes, decoded */
 #define CKPT_LIMIT_OCDBT_NODES 100000u
 #define CKPT_LIMIT_OCDBT_ENTRIES 1048576u             /* of one node, as in its format */
 #define CKPT_LIMIT_OCDBT_PATH 65535u                  /* bytes of a path or key, as in its format */
@@ -75,6 +76,7 @@
 #define CKPT_LIMIT_MSGPACK_DEPTH 128u
 #define CKPT_LIMIT_MSGPACK_OBJECTS 1500000u
 #define CKPT_LIMIT_MSGPACK_TEXT (16u << 20)             /* bytes of one text */
+#define CKPT_LIMIT_MSGPACK_TEXTS (64u << 20)            /* of all of them */
 #define CKPT_LIMIT_MSGPACK_PIECES 4096u                 /* of one array; each has 1 GiB */
 #define CKPT_LIMIT_ORBAX_METADATA ((uint64_t)100 << 20) /* bytes of _METADATA, of _strings.json */
 #define CKPT_LIMIT_ORBAX_ITEMS 10000u                   /* folders looked at in one */

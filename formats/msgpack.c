@@ -14,6 +14,7 @@ struct reader {
     size_t n, pos;
     struct ckpt_arena *arena;
     unsigned objects, depth;
+    uint64_t text_bytes; /* of all texts so far */
     struct ckpt_err *err;
 };
 
@@ -176,6 +177,11 @@ static int take_text(struct reader *r, uint64_t n, struct ckpt_text *out) {
         return ckpt_fail(r->err, -E2BIG,
                          "msgpack has a text of more than %u bytes (limit of msgpack text)",
                          CKPT_LIMIT_MSGPACK_TEXT);
+    r->text_bytes += n;
+    if (r->text_bytes > CKPT_LIMIT_MSGPACK_TEXTS)
+        return ckpt_fail(r->err, -E2BIG,
+                         "msgpack has more than %u bytes of texts (limit of msgpack texts)",
+                         CKPT_LIMIT_MSGPACK_TEXTS);
     char *const s = ckpt_arena_alloc(r->arena, (size_t)n + 1);
     if (!s)
         return fail_memory(r);

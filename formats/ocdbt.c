@@ -105,7 +105,7 @@ static int add_value(struct reader *r, const struct ckpt_ocdbt_node *node,
     if (key.n > CKPT_LIMIT_OCDBT_PATH)
         return ckpt_fail(r->err, -E2BIG,
                          "the key \"%.40s...\" has %zu bytes, the limit is %u (limit of database "
-                         "keys)",
+                         "paths)",
                          key.s, key.n, CKPT_LIMIT_OCDBT_PATH);
     if (s->n && ckpt_text_cmp(s->entries[s->n - 1].key, key) >= 0)
         return ckpt_fail(r->err, -EINVAL, "the key \"%.200s\" is not in order: it is damaged",

@@ -27,6 +27,11 @@ static int fail_short(struct ckpt_err *err) {
     return ckpt_fail(err, -EINVAL, "ends early or counts more than it holds: it is damaged");
 }
 
+static int fail_path(struct ckpt_err *err, const char *what) {
+    return ckpt_fail(err, -E2BIG, "has a %s of more than %u bytes (limit of database paths)", what,
+                     CKPT_LIMIT_OCDBT_PATH);
+}
+
 /* LEB128; beyond 64 bits it fails. */
 static uint64_t take_varint(struct ckpt_buf *b) {
     uint64_t v = 0;
@@ -153,8 +158,10 @@ static int parse_files(struct ckpt_buf *b, struct ckpt_text base, struct ckpt_ar
     for (uint64_t i = 0; i < n; i++) {
         const uint64_t kept = i ? prefix[i - 1] : 0;
         const uint8_t *const more = ckpt_buf_take(b, suffix[i]);
-        if (!more || kept > length || suffix[i] > sizeof path - kept)
+        if (!more || kept > length)
             return fail_short(err);
+        if (suffix[i] > sizeof path - kept)
+            return fail_path(err, "file's name");
         memcpy(path + kept, more, (size_t)suffix[i]);
         length = (size_t)(kept + suffix[i]);
         const int rc = add_file(&out->file[i], a, base, path, length, based[i], err);
@@ -258,8 +265,10 @@ static int parse_keys(struct ckpt_buf *b, struct ckpt_arena *a, struct ckpt_ocdb
         struct ckpt_ocdbt_entry *const e = &node->entry[i];
         const uint64_t kept = i ? prefix[i - 1] : 0;
         const uint8_t *const more = ckpt_buf_take(b, suffix[i]);
-        if (!more || kept > last.n || kept + suffix[i] > CKPT_LIMIT_OCDBT_PATH)
+        if (!more || kept > last.n)
             return fail_short(err);
+        if (kept + suffix[i] > CKPT_LIMIT_OCDBT_PATH)
+            return fail_path(err, "key");
         total += kept + suffix[i];
         if (total > CKPT_LIMIT_KV_KEY_BYTES)
             return ckpt_fail(err, -E2BIG, "its keys have more than %u bytes (limit of key bytes)",

@@ -375,14 +375,7 @@ static int read_directory(struct ckpt_checkpoint *c, const char *source,
                         : ckpt_fail(r.err, -errno, "cannot find it: %s", strerror(errno));
     c->format = ckpt_format_orbax.name;
     c->arena.limit = CKPT_LIMIT_MEMORY;
-    const int rc = read_directory_at(&r, directory);
-    c->arena.limit = 0;
-    return rc == -ENOMEM && c->arena.exceeded
-               ? ckpt_fail(r.err, -E2BIG,
-                           "%zu of its arrays, and what it says of them, take more than %u MiB of "
-                           "memory (limit of memory)",
-                           c->ntensors, CKPT_LIMIT_MEMORY >> 20)
-               : rc;
+    return ckpt_checkpoint_end_limit(c, read_directory_at(&r, directory), r.err);
 }
 
 const struct ckpt_format ckpt_format_orbax = {"orbax", true, detect, read_directory};

@@ -96,6 +96,9 @@ int ckpt_orbax_settle(struct ckpt_orbax_item *it, struct ckpt_path path, struct 
                       int rc) {
     if (rc == -ENOMEM)
         return rc;
+    const int too_much = ckpt_checkpoint_check_memory(it->c, it->err);
+    if (too_much)
+        return too_much;
     t->path = path;
     t->key = join(&it->c->arena, path, 0);
     t->module = -1;
@@ -127,7 +130,8 @@ int ckpt_orbax_add_value(struct ckpt_orbax_item *it, struct ckpt_path path,
     if (!v)
         return fail_memory(it);
     *v = value;
-    return ckpt_checkpoint_add_value(it->c, path, v) ? fail_memory(it) : 0;
+    const int rc = ckpt_checkpoint_add_value(it->c, path, v) ? fail_memory(it) : 0;
+    return rc ? rc : ckpt_checkpoint_check_memory(it->c, it->err);
 }
 
 /* The database in a folder below the item's, opened once; NULL: there is none. */
@@ -401,6 +405,7 @@ int ckpt_orbax_read_item(struct ckpt_checkpoint *c, const struct ckpt_open_optio
     struct ckpt_orbax_metadata m;
     bool is_described = false;
     int rc = open_store(&it);
+    c->arena.limit = CKPT_LIMIT_MEMORY - it.store.n * sizeof *it.store.entries; /* beside it */
     if (rc == 0)
         rc = read_metadata(&it, &m, &is_described);
     if (rc)

@@ -25,6 +25,7 @@ struct parser {
     struct ckpt_orbax_leaf leaf; /* being read */
     struct ckpt_text segment[CKPT_LIMIT_ORBAX_SEGMENTS];
     uint32_t n;
+    size_t path_bytes;
     bool has_path;
 };
 
@@ -69,6 +70,10 @@ static int take_segment(void *user, int token) {
     const int rc = ckpt_json_take_object(&p->j, token, "a part of a path", segment_member, p);
     if (rc == 0 && !p->segment[p->n].s)
         return ckpt_fail(p->err, -EINVAL, "a part of a path has no key");
+    p->path_bytes += rc ? 0 : p->segment[p->n].n + 1;
+    if (p->path_bytes > CKPT_LIMIT_KEY_BYTES + 1u)
+        return ckpt_fail(p->err, -E2BIG, "a path has more than %u bytes (limit of key bytes)",
+                         CKPT_LIMIT_KEY_BYTES);
     p->n++;
     return rc;
 }
@@ -112,6 +117,7 @@ static int tree_member(void *user, struct ckpt_text key) {
     (void)key;
     p->leaf = (struct ckpt_orbax_leaf){.type = CKPT_TEXT("")};
     p->n = 0;
+    p->path_bytes = 0;
     p->has_path = false;
     if (p->out->n == CKPT_LIMIT_TENSORS)
         return ckpt_fail(p->err, -E2BIG, "more than %u leaves (limit of tensors)",

@@ -4,7 +4,7 @@
     test_limits_memory.py [NAME...]    only the cases with these words in their names
 
 The inputs stand at the limits of formats/limits.h, or beyond them: most tensors, longest keys, most levels, most dimensions,
-most metadata, most pickled objects, most archive entries, most shards. Each is either opened or refused with one sentence.
+most metadata, most pickled objects, most archive entries, most shards; of stores, msgpack and burnpack in limits_stores.py. Each is either opened or refused with one sentence.
 Peak memory is the process's own (wait4), without what a parent had. A sanitizer's shadow memory is none of ours to bound: under
 one this test is skipped.
 """
@@ -12,7 +12,7 @@ import json, os, resource, struct, sys, tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "bench"))
 sys.dont_write_bytecode = True
-import opening, orbax_file
+import limits_stores, opening, orbax_file
 
 BINARY = os.environ.get("MOUNT_CKPT", "build/mount.ckpt")
 MIB = 256
@@ -306,7 +306,7 @@ def main():
             sys.exit(77)
     wanted = sys.argv[1:]
     bad = 0
-    for make in cases:
+    for make in cases + limits_stores.cases:
         if wanted and not any(w in make.__name__ for w in wanted):
             continue
         with tempfile.TemporaryDirectory(prefix="ckpt-memory.") as folder:
