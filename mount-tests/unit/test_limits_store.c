@@ -173,12 +173,13 @@ static void check_codecs(const char *dtype, uint64_t shape, const char *codecs,
     check_zarr(&json, 3, expected);
 }
 
-static void check_shards(uint64_t shape, uint64_t chunk, const char *expected) {
+/* `behind`: codecs of whole shards, without which their chunks are read one by one. */
+static void check_shards(uint64_t shape, uint64_t chunk, const char *behind, const char *expected) {
     CKPT_AUTO(str) struct ckpt_str codecs = {0};
     ckpt_str_printf(&codecs,
                     "{\"name\":\"sharding_indexed\",\"configuration\":{\"chunk_shape\":[%llu],"
-                    "\"codecs\":[\"bytes\"],\"index_codecs\":[\"bytes\"]}}",
-                    (unsigned long long)chunk);
+                    "\"codecs\":[\"bytes\"],\"index_codecs\":[\"bytes\"]}}%s",
+                    (unsigned long long)chunk, behind);
     check_codecs("uint8", shape, codecs.s, expected);
 }
 
@@ -201,11 +202,12 @@ static void check_steps(unsigned n, const char *expected) {
 
 static void test_zarr(void **state) {
     (void)state;
-    check_shards(CKPT_LIMIT_ZARR_SUBCHUNKS, 1, NULL);
-    check_shards(CKPT_LIMIT_ZARR_SUBCHUNKS + 1, 1, "(limit of subchunks)");
-    check_shards(2ull * CKPT_LIMIT_ZARR_SUBCHUNK_BYTES, CKPT_LIMIT_ZARR_SUBCHUNK_BYTES, NULL);
+    check_shards(CKPT_LIMIT_ZARR_SUBCHUNKS, 1, "", NULL);
+    check_shards(CKPT_LIMIT_ZARR_SUBCHUNKS + 1, 1, "", "(limit of subchunks)");
+    check_shards(2ull * CKPT_LIMIT_ZARR_SUBCHUNK_BYTES, CKPT_LIMIT_ZARR_SUBCHUNK_BYTES,
+                 ",\"crc32c\"", NULL);
     check_shards(2ull * CKPT_LIMIT_ZARR_SUBCHUNK_BYTES + 2, CKPT_LIMIT_ZARR_SUBCHUNK_BYTES + 1,
-                 "(limit of subchunk bytes)");
+                 ",\"crc32c\"", "(limit of subchunk bytes)");
     check_nested(CKPT_LIMIT_ZARR_SHARDS, NULL);
     check_nested(CKPT_LIMIT_ZARR_SHARDS + 1, "(limit of nested shards)");
     check_steps(CKPT_LIMIT_ZARR_STEPS, NULL);
