@@ -270,6 +270,10 @@ static const struct ckpt_op ops[] = {
      "SymInt[] padding, SymInt[] dilation, bool transposed, int[] output_padding, SymInt groups, "
      "bool benchmark, bool deterministic, bool cudnn_enabled) -> Tensor",
      convolution},
+    {"_convolution_mode",
+     "_convolution_mode(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, str padding, "
+     "SymInt[] dilation, SymInt groups) -> Tensor",
+     convolution},
 };
 
 const struct ckpt_op_family ckpt_family_conv = CKPT_OP_FAMILY(ops);
