@@ -1,6 +1,7 @@
 /*
- * The graph beside the source: graph=FILE, or STEM.pt2 or STEM.graph.json. It is evidence of what
- * the modules are; one that can't be used is a warning, since the tensors are there without it.
+ * The graph beside the source: graph=FILE, or STEM.pt2, STEM.graph.json or STEM.torchscript.pt.
+ * It is evidence of what the modules are; one that can't be used is a warning, since the tensors
+ * are there without it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 
 /* The file's path in the session's arena, or NULL: there is none, or no memory. */
 static const char *find_graph(struct ckpt_session *s) {
-    static const char *const endings[] = {".pt2", ".graph.json"};
+    static const char *const endings[] = {".pt2", ".graph.json", ".torchscript.pt"};
     if (s->options->verify.graph)
         return s->options->verify.graph;
     for (size_t i = 0; !s->checkpoint->graph && i < sizeof endings / sizeof endings[0]; i++) {
