@@ -22,6 +22,7 @@ static const struct name_row {
     {TABLE, "embed_*", "embedding"},
     {TABLE, "wte", "embedding"},
     {TABLE, "wpe", "embedding"},
+    {TABLE, "shared", "embedding"}, /* T5, BART: of encoder, decoder and head */
     {TABLE, "token_embd", "embedding"},
     {TABLE, "position_embd", "embedding"},
     {TABLE, "*norm", "norm"}, /* a LayerNorm over two dimensions, without a bias */

@@ -30,12 +30,20 @@ static bool is_word(const struct ckpt_schema_param *p, const char *type) {
     return ckpt_text_starts(p->type, type);
 }
 
+/* The item that tells what a list holds: [None, x] of indices is a list of tensors. */
+static const struct ckpt_graph_item *telling_item(const struct ckpt_graph_arg *a) {
+    for (uint32_t i = 0; i < a->n; i++)
+        if (a->item[i].kind != CKPT_GRAPH_ITEM_NONE)
+            return &a->item[i];
+    return a->n ? &a->item[0] : NULL;
+}
+
 /* Whether an argument could be what the parameter is. */
 static bool may_be(const struct ckpt_graph *g, const struct ckpt_graph_arg *a,
                    const struct ckpt_schema_param *p) {
     const bool list = memchr(p->type.s, '[', p->type.n) != NULL;
-    const struct ckpt_graph_item *const it = a->n ? &a->item[0] : NULL;
-    if (!a->is_list && it && it->kind == CKPT_GRAPH_ITEM_NONE)
+    const struct ckpt_graph_item *const it = telling_item(a);
+    if (it && it->kind == CKPT_GRAPH_ITEM_NONE)
         return p->optional || memchr(p->type.s, '?', p->type.n);
     if (a->is_list != list)
         return list && !a->is_list && it && it->kind == CKPT_GRAPH_ITEM_INT;

@@ -197,8 +197,11 @@ static int op_native_dropout(struct ckpt_call *c, struct ckpt_err *err) {
     return rc;
 }
 
+/* In place, PyTorch calls the operand otherwise. */
 #define DROPOUT(name)                                                                              \
-    { name, name "(Tensor input, float p, bool train) -> Tensor", op_identity }
+    {name, name "(Tensor input, float p, bool train) -> Tensor", op_identity}, {                   \
+        name "_", name "_(Tensor self, float p, bool train) -> Tensor", op_identity                \
+    }
 
 static const struct ckpt_op ops[] = {
     {"relu", "relu(Tensor self) -> Tensor", activation},

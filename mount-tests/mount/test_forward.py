@@ -44,7 +44,7 @@ def must_pass(source, **options):
 
 
 def graph_of(stem):
-    for ending in (".pt2", ".graph.json"):
+    for ending in (".pt2", ".graph.json", ".torchscript.pt"):
         if (VERIFY / (stem + ending)).exists():
             return VERIFY / (stem + ending)
     return None
@@ -141,6 +141,17 @@ def test_what_no_forward_can_see():
         assert report["status"] == "PASS" and len(report["params"]["differs"]) == 1, report["params"]
     report = verify(VERIFY / "mlp.safetensors")
     assert report["params"]["differs"] == []
+
+
+def test_trace_beside():
+    """STEM.torchscript.pt beside a source is its graph, unless an export is there, too."""
+    with tempfile.TemporaryDirectory() as folder:
+        for ending in (".safetensors", ".torchscript.pt", ".reference.safetensors"):
+            shutil.copy(VERIFY / f"cnn_bn{ending}", folder)
+        report = must_pass(pathlib.Path(folder) / "cnn_bn.safetensors")
+        assert report["graph"]["file"] == "cnn_bn.torchscript.pt", report["graph"]
+        shutil.copy(VERIFY / "cnn_bn.pt2", folder)
+        assert must_pass(pathlib.Path(folder) / "cnn_bn.safetensors")["graph"]["file"] == "cnn_bn.pt2"
 
 
 def test_misfits():

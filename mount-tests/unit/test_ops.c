@@ -168,6 +168,11 @@ static void expect(const cJSON *c, const cJSON *wanted, struct ckpt_array *out) 
     ckpt_array_fini(&expected);
 }
 
+/* Operations whose weight may be stored as the transpose: an embedding's is, tied to a Linear. */
+static bool is_turned(const char *op) {
+    return strcmp(op, "linear") == 0 || strcmp(op, "embedding") == 0;
+}
+
 static void run_case(const cJSON *c, uint64_t band, bool as_params, bool burn) {
     const char *const op_name = get(c, "op")->valuestring;
     const struct ckpt_op *const op = ckpt_op_find(ckpt_text_of(op_name));
@@ -176,7 +181,7 @@ static void run_case(const cJSON *c, uint64_t band, bool as_params, bool burn) {
     struct bound b = {0};
     const cJSON *v;
     cJSON_ArrayForEach(v, get(c, "args")) {
-        bind_one(&b, v, as_params, burn && strcmp(op_name, "linear") == 0);
+        bind_one(&b, v, as_params, burn && is_turned(op_name));
     }
     struct ckpt_exec exec = {.memory.limit = 1 << 24, .band = band};
     struct ckpt_err err = {0};
