@@ -10,6 +10,7 @@
 
 #include "base/size.h"
 #include "formats/decoded_piece.h"
+#include "formats/decoded_room.h"
 
 #define SPILL_SHARE 16 /* temporary files hold so many times the bound before idle ones go */
 #define TURNS_MOST ((uint64_t)64 << 30)
@@ -177,6 +178,7 @@ int ckpt_decoded_cache_new(uint64_t bytes, struct ckpt_decoded_cache **out, stru
 void ckpt_decoded_cache_free(struct ckpt_decoded_cache *c) {
     if (!c)
         return;
+    ckpt_decoded_room_free(c->spare, CKPT_DECODED_PIECE);
     if (c->spill_fd >= 0)
         close(c->spill_fd);
     pthread_cond_destroy(&c->progress);

@@ -115,6 +115,16 @@ void ckpt_decoded_take_idle(struct ckpt_decoded_piece *p) {
     s->idle -= cost(p);
 }
 
+static bool keep_spare(struct ckpt_decoded_cache *c, uint8_t *at, uint64_t n) {
+    struct ckpt_err ignored = {0};
+    if (n != CKPT_DECODED_PIECE || c->has_spare)
+        return false;
+    if (!c->spare && ckpt_decoded_room_new(n, true, &c->spare, &ignored) != 0)
+        return false;
+    c->has_spare = ckpt_decoded_room_move(at, c->spare, n);
+    return c->has_spare;
+}
+
 static void release_room(struct ckpt_decoded_piece *p) {
     struct ckpt_decoded *const d = p->of;
     const struct ckpt_decoded_cut cut = ckpt_decoded_cut(d);
@@ -125,10 +135,10 @@ static void release_room(struct ckpt_decoded_piece *p) {
     uint8_t *const at = d->data + ckpt_decoded_piece_offset(&cut, index);
     if (p->is_spilled)
         ckpt_decoded_spill_unmap(d->cache->spill_fd, p->spilled_at, at, n);
-    else if (!is_small(&cut))
-        ckpt_decoded_room_empty(at, n);
-    else
+    else if (is_small(&cut))
         free(d->data);
+    else if (!is_huge(&cut) || !keep_spare(d->cache, at, n))
+        ckpt_decoded_room_empty(at, n);
     if (is_small(&cut) && p->is_spilled)
         ckpt_decoded_room_free(d->data, n);
     if (is_small(&cut))
@@ -157,6 +167,17 @@ static bool has_room(const struct ckpt_decoded_shelf *s, uint64_t used, uint64_t
     return used <= s->limit && size <= s->limit - used;
 }
 
+/* The piece that was evicted last leaves its memory to one of its size. */
+static void take_spare(struct ckpt_decoded_piece *p) {
+    struct ckpt_decoded *const d = p->of;
+    const struct ckpt_decoded_cut cut = ckpt_decoded_cut(d);
+    const uint64_t index = (uint64_t)(p - d->pieces);
+    if (is_huge(&cut) && ckpt_decoded_piece_bytes(&cut, index) == CKPT_DECODED_PIECE &&
+        d->cache->has_spare)
+        d->cache->has_spare = !ckpt_decoded_room_move(
+            d->cache->spare, d->data + ckpt_decoded_piece_offset(&cut, index), CKPT_DECODED_PIECE);
+}
+
 /* What is read in turns with more than memory holds does not drive out what will be wanted before
  * it is wanted again: nor does what comes back. */
 void ckpt_decoded_reserve(struct ckpt_decoded_piece *p) {
@@ -174,6 +195,8 @@ void ckpt_decoded_reserve(struct ckpt_decoded_piece *p) {
         p->spilled_at = c->spilled.bytes > 0 ? c->spill_end : 0;
         c->spill_end = p->spilled_at + round_up(size, ckpt_decoded_page());
     }
+    if (!p->is_spilled && d->data)
+        take_spare(p);
     shelf->bytes += size;
     p->state = CKPT_PIECE_DECODING;
     d->present++;

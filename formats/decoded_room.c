@@ -68,6 +68,20 @@ void ckpt_decoded_room_empty(uint8_t *piece, uint64_t n) {
     (void)madvise(piece, whole_pages(n), MADV_DONTNEED);
 }
 
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 0 /* before Linux 5.7: never moved, since that would leave a hole */
+#endif
+
+static bool is_huge(const uint8_t *p, uint64_t n) {
+    return n > 0 && n % HUGE_PAGE == 0 && (uintptr_t)p % HUGE_PAGE == 0;
+}
+
+bool ckpt_decoded_room_move(uint8_t *from, uint8_t *to, uint64_t n) {
+    const int flags = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
+    return MREMAP_DONTUNMAP && is_huge(from, n) && is_huge(to, n) &&
+           mremap(from, (size_t)n, (size_t)n, flags, to) != MAP_FAILED;
+}
+
 /* --- the temporary file --- */
 
 static const char *folder(void) {

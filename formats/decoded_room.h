@@ -24,6 +24,11 @@ void ckpt_decoded_room_free(uint8_t *room, uint64_t n); /* NULL is fine */
 /* Gives back the memory of a piece. */
 void ckpt_decoded_room_empty(uint8_t *piece, uint64_t n);
 
+/* Gives the memory of one piece to another, `to`, which has none, and leaves the first as if it had
+ * been emptied: both of n bytes, all of them huge pages. False: it can't be done here, and nothing
+ * has changed. */
+bool ckpt_decoded_room_move(uint8_t *from, uint8_t *to, uint64_t n);
+
 /* The temporary file, without a name in $TMPDIR (/var/tmp by default, which is on a disk where /tmp
  * often is not); negative errno. */
 int ckpt_decoded_spill_open(void);
