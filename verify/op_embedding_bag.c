@@ -56,6 +56,24 @@ static int check_offsets(const struct ckpt_call *c, struct bags *b, struct ckpt_
     return b->count >= 0 ? 0 : ckpt_fail(err, -EINVAL, "there is no last offset");
 }
 
+/* One that is stored as its transpose, being a Linear's weight, too, is turned as a whole. */
+static int take_table(struct ckpt_call *c, struct bags *b, struct ckpt_err *err) {
+    CKPT_AUTO(array) struct ckpt_array turned = {0};
+    int rc = ckpt_call_param(c, "weight", &b->hold, &b->table, err);
+    if (rc < 0 || b->table.ndim != 2)
+        return rc < 0 ? rc
+                      : ckpt_fail(err, -EINVAL, "weight %.*s has %u dimensions, expected 2",
+                                  CKPT_TEXT_ARGS(b->table.name), b->table.ndim);
+    if (!b->table.in_out)
+        return 0;
+    rc = ckpt_param_array(&b->table, &c->exec->memory, &turned, err);
+    if (rc == 0)
+        rc = ckpt_array_contiguous(&turned, &c->exec->memory, &b->hold, err);
+    if (rc == 0)
+        b->table = ckpt_param_of_array(&b->hold, b->table.name);
+    return rc;
+}
+
 static int bags_init(struct ckpt_call *c, struct bags *b, struct ckpt_err *err) {
     const int64_t mode = ckpt_call_int(c, "mode", SUM);
     int rc =
@@ -63,10 +81,7 @@ static int bags_init(struct ckpt_call *c, struct bags *b, struct ckpt_err *err) 
     b->mode = (enum mode)mode;
     b->padding = ckpt_call_int(c, "padding_idx", -1);
     if (rc == 0)
-        rc = ckpt_call_param(c, "weight", &b->hold, &b->table, err);
-    if (rc == 0 && b->table.ndim != 2)
-        rc = ckpt_fail(err, -EINVAL, "weight %.*s has %u dimensions, expected 2",
-                       CKPT_TEXT_ARGS(b->table.name), b->table.ndim);
+        rc = take_table(c, b, err);
     if (rc == 0)
         rc = take_integers(c, "indices", &b->ids, err);
     if (rc == 0)

@@ -6,8 +6,11 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "verify/forward.h"
 #include "verify/run.h"
 #include "verify/source.h"
+
+#define INPUTS_SOUGHT 16 /* arguments of a call; None leaves a gap in the numbers */
 
 enum ckpt_status ckpt_verify_failure(int rc) {
     switch (rc) {
@@ -142,21 +145,35 @@ static void judge_recorded(struct ckpt_layer_result *r, bool close, bool cast) {
         r->status = ckpt_status_worst(r->status, CKPT_STATUS_DIFF);
 }
 
+/* Query alone, or query, key and value. */
+static uint32_t inputs_taken(const struct ckpt_plan *plan) {
+    return plan->forward == &ckpt_forward_attention ? CKPT_PLAN_INPUTS : plan->nprobes;
+}
+
+static const struct ckpt_tensor *recorded_input(const struct ckpt_verification *v,
+                                                const struct ckpt_layer *l, uint32_t i) {
+    char name[16];
+    snprintf(name, sizeof(name), "input.%u", i);
+    return ckpt_reference_get(&v->reference, l->path, name);
+}
+
 /* LAYER.input, else LAYER.input.0, LAYER.input.1 and so on: of a layer of several inputs, and of a
- * model that is one layer. */
-static int load_inputs(struct ckpt_verification *v, const struct ckpt_layer *l,
-                       struct ckpt_inputs *in, struct ckpt_err *err) {
+ * model that is one layer. *more: there are others that the layer's formula does not take, such as
+ * masks. */
+static int load_inputs(struct ckpt_verification *v, const struct ckpt_plan *plan,
+                       const struct ckpt_layer *l, struct ckpt_inputs *in, bool *more,
+                       struct ckpt_err *err) {
     const struct ckpt_tensor *t = ckpt_reference_get(&v->reference, l->path, "input");
-    char name[16] = "input.0";
     int rc = 0;
     if (!t)
-        t = ckpt_reference_get(&v->reference, l->path, name);
-    while (rc == 0 && t && in->n < CKPT_PLAN_INPUTS) {
+        t = recorded_input(v, l, 0);
+    while (rc == 0 && t && in->n < inputs_taken(plan)) {
         rc = ckpt_source_load(t, false, &v->exec.memory, &in->at[in->n], err);
         in->n += rc == 0;
-        snprintf(name, sizeof(name), "input.%u", in->n);
-        t = ckpt_reference_get(&v->reference, l->path, name);
+        t = recorded_input(v, l, in->n);
     }
+    for (uint32_t i = in->n; i < INPUTS_SOUGHT; i++)
+        *more = *more || recorded_input(v, l, i);
     return rc;
 }
 
@@ -173,8 +190,12 @@ static int probe_recorded(struct ckpt_verification *v, const struct ckpt_plan *p
     CKPT_AUTO(inputs) struct ckpt_inputs in = {0};
     CKPT_AUTO(array) struct ckpt_array expected = {0};
     CKPT_AUTO(outputs) struct outputs got = {0};
-    int rc = out ? load_inputs(v, r->layer, &in, err) : 0;
-    if (rc < 0 || in.n == 0)
+    bool more = false;
+    int rc = out ? load_inputs(v, plan, r->layer, &in, &more, err) : 0;
+    if (rc == 0 && more && r->status == CKPT_STATUS_PASS)
+        ckpt_reason_set(&r->reason, "its record has more inputs (a mask, a state) than its formula "
+                                    "takes, and was not compared with this layer alone");
+    if (rc < 0 || in.n == 0 || more)
         return rc;
     rc = ckpt_source_load(out, true, &v->exec.memory, &expected, err);
     if (rc == 0)

@@ -7,9 +7,10 @@
  *     padding      what is under the padding mask changes no other output
  *     batch        other rows change no row
  *
- * Shapes stay what they are, so that sums are made in the same order and equal means equal. The
- * last is no rule for a model whose first dimension is no batch: it is told, and never held against
- * it.
+ * Shapes stay what they are, so that sums are made in the same order and equal means equal. What a
+ * mask means is the model's own affair, and so is which dimension is the batch: a mask is read in
+ * both ways, and what the source's run does not keep either is told, and never held against the
+ * model. So is the last.
  */
 #include <errno.h>
 #include <math.h>
@@ -59,7 +60,7 @@ static int64_t find_tokens(const struct ckpt_graph_check *c) {
     return -1;
 }
 
-/* Whether a mask's element says "look away". */
+/* Whether an element of a mask over pairs says "look away". */
 static bool hides(const struct ckpt_array *mask, int64_t i) {
     const double v = ckpt_array_get(mask, i);
     return mask->dtype == CKPT_DT_BOOL ? v != 0 : v < -1e4;
@@ -90,23 +91,42 @@ static bool is_causal_graph(const struct ckpt_graph *g) {
     return attentions > 0 && causal == attentions;
 }
 
-/* A mask over [batch, length] that hides some tokens and not all; numbers 0 and 1 hide at 0. */
-static bool pads(const struct ckpt_array *m, int64_t i) {
-    return m->dtype == CKPT_DT_I64 ? ckpt_array_get(m, i) == 0 : hides(m, i);
+/* A mask over [batch, length], and what it may mean: Hugging Face's hides at 0, PyTorch's at true.
+ */
+struct padding {
+    const struct ckpt_array *mask;
+    bool numbers;  /* all 0 and 1 */
+    bool opposite; /* what usually stands for a token stands for padding */
+};
+
+/* Padding where true, where -inf, where 0 among numbers; or the opposite. */
+static bool pads(const struct padding *p, int64_t i) {
+    const double v = ckpt_array_get(p->mask, i);
+    const bool usual = p->mask->dtype == CKPT_DT_BOOL ? v != 0 : p->numbers ? v == 0 : v < -1e4;
+    return usual != p->opposite;
 }
 
-static bool is_padding_mask(const struct ckpt_array *m, const struct ckpt_array *tokens) {
+static bool is_numbers(const struct ckpt_array *m) {
+    const int64_t count = ckpt_array_count(m);
+    for (int64_t i = 0; i < count; i++)
+        if (ckpt_array_get(m, i) != 0 && ckpt_array_get(m, i) != 1)
+            return false;
+    return m->dtype != CKPT_DT_BOOL;
+}
+
+/* Hides some tokens and not all. Integers other than 0 and 1 are no mask. */
+static bool is_padding(struct padding *p, const struct ckpt_array *tokens) {
+    const struct ckpt_array *const m = p->mask;
     int64_t hidden = 0;
-    if (m == tokens || m->ndim != 2 || m->shape[0] != tokens->shape[0] ||
+    if (!m || m == tokens || m->ndim != 2 || m->shape[0] != tokens->shape[0] ||
         m->shape[1] != tokens->shape[1])
         return false;
+    p->numbers = is_numbers(m);
+    if (m->dtype == CKPT_DT_I64 && !p->numbers)
+        return false;
     const int64_t count = ckpt_array_count(m);
-    for (int64_t i = 0; i < count; i++) {
-        const double v = ckpt_array_get(m, i);
-        if (m->dtype == CKPT_DT_I64 && v != 0 && v != 1)
-            return false;
-        hidden += pads(m, i);
-    }
+    for (int64_t i = 0; i < count; i++)
+        hidden += pads(p, i);
     return hidden > 0 && hidden < count;
 }
 
@@ -115,8 +135,8 @@ static bool is_padding_mask(const struct ckpt_array *m, const struct ckpt_array 
 /* Which tokens are changed; whose outputs must stay. */
 struct change {
     enum { LATER, PADDED, OTHER_ROWS } what;
-    const struct ckpt_array *mask; /* of PADDED */
-    int64_t rows, length, from;    /* LATER: from this token on */
+    struct padding padding;     /* of PADDED */
+    int64_t rows, length, from; /* LATER: from this token on */
 };
 
 static bool is_changed(const struct change *h, int64_t row, int64_t token) {
@@ -124,7 +144,7 @@ static bool is_changed(const struct change *h, int64_t row, int64_t token) {
     case LATER:
         return token >= h->from;
     case PADDED:
-        return pads(h->mask, row * h->length + token);
+        return pads(&h->padding, row * h->length + token);
     default:
         return row > 0;
     }
@@ -195,9 +215,11 @@ static void compare(const struct ckpt_array *before, const struct ckpt_array *af
     }
 }
 
-/* Runs on changed tokens. */
-static int try_change(struct ckpt_graph_check *c, size_t at, const struct change *h,
-                      struct verdict *v, bool *changed, struct ckpt_err *err) {
+/* Runs one side on changed tokens. */
+static int try_change(struct ckpt_graph_check *c, enum ckpt_side side, size_t at,
+                      const struct change *h, struct verdict *v, bool *changed,
+                      struct ckpt_err *err) {
+    const struct ckpt_array *const before = side == CKPT_SIDE_TORCH ? c->torch : c->served;
     CKPT_AUTO(outputs) struct outputs after = {0};
     CKPT_AUTO(array) struct ckpt_array tokens = {0};
     CKPT_AUTO(free) struct ckpt_array *in = calloc(c->inputs.n + 1, sizeof(*in));
@@ -208,9 +230,9 @@ static int try_change(struct ckpt_graph_check *c, size_t at, const struct change
         return rc;
     memcpy(in, c->inputs.at, c->inputs.n * sizeof(*in));
     in[at] = tokens;
-    rc = ckpt_graph_check_run(c, CKPT_SIDE_SERVED, in, after.at, err);
+    rc = ckpt_graph_check_run(c, side, in, after.at, err);
     for (uint32_t i = 0; rc == 0 && i < c->noutputs; i++)
-        compare(&c->served[i], &after.at[i], h, v);
+        compare(&before[i], &after.at[i], h, v);
     return rc;
 }
 
@@ -239,32 +261,48 @@ static int or_skip(struct ckpt_graph_check *c, const char *name, int rc, struct 
     return 0;
 }
 
+/* Outputs that had to stay have changed: DIFF, unless they do so on the source's tensors, too. */
+static int tell_moved(struct ckpt_graph_check *c, const char *name, size_t at,
+                      const struct change *h, const struct verdict *v, struct ckpt_err *err) {
+    struct verdict source = {0};
+    bool changed = false;
+    const int rc = try_change(c, CKPT_SIDE_TORCH, at, h, &source, &changed, err);
+    if (rc < 0)
+        return rc;
+    const bool own = source.moved_kept > 0;
+    struct ckpt_property *const p = add(c, name, own ? CKPT_STATUS_SKIP : CKPT_STATUS_DIFF);
+    ckpt_reason_set(&p->detail, "%lld outputs that the mask protects changed, by up to %.3g%s",
+                    (long long)v->moved_kept, v->most,
+                    own ? ", and so they do on the source's tensors: the model does not have this "
+                          "property, or the mask means something else"
+                        : "");
+    judge(c, p);
+    return 0;
+}
+
+static void tell_kept(struct ckpt_graph_check *c, const char *name, const struct verdict *v) {
+    ckpt_reason_set(&add(c, name, CKPT_STATUS_PASS)->detail,
+                    "%lld outputs stayed as they were, %lld others changed", (long long)v->compared,
+                    (long long)v->moved);
+}
+
 /* What a mask promises must hold to the bit. */
 static int check_masked(struct ckpt_graph_check *c, const char *name, size_t at,
                         const struct change *h, struct ckpt_err *err) {
     struct verdict v = {0};
     bool changed = false;
     struct ckpt_err found = {0};
-    const int rc = try_change(c, at, h, &v, &changed, &found);
-    if (rc < 0)
-        return or_skip(c, name, rc, &found, err);
-    if (!changed || v.compared == 0 || (v.moved == 0 && v.moved_kept == 0)) {
+    int rc = try_change(c, CKPT_SIDE_SERVED, at, h, &v, &changed, &found);
+    if (rc == 0 && v.moved_kept)
+        rc = tell_moved(c, name, at, h, &v, &found);
+    else if (rc == 0 && (!changed || v.compared == 0 || v.moved == 0))
         skip(c, name,
              !changed      ? "the recorded tokens are all equal"
              : !v.compared ? "no output is [batch, length, ...] as the input is"
                            : "the changed tokens changed no output at all");
-        return 0;
-    }
-    struct ckpt_property *const p =
-        add(c, name, v.moved_kept ? CKPT_STATUS_DIFF : CKPT_STATUS_PASS);
-    if (v.moved_kept)
-        ckpt_reason_set(&p->detail, "%lld outputs that the mask protects changed, by up to %.3g",
-                        (long long)v.moved_kept, v.most);
-    else
-        ckpt_reason_set(&p->detail, "%lld outputs stayed as they were, %lld others changed",
-                        (long long)v.compared, (long long)v.moved);
-    judge(c, p);
-    return 0;
+    else if (rc == 0)
+        tell_kept(c, name, &v);
+    return or_skip(c, name, rc, &found, err);
 }
 
 static int check_causal(struct ckpt_graph_check *c, size_t at, struct ckpt_err *err) {
@@ -286,18 +324,25 @@ static int check_causal(struct ckpt_graph_check *c, size_t at, struct ckpt_err *
     return 0;
 }
 
+/* What an earlier reading of a mask said is forgotten if it did not hold. */
 static int check_padding(struct ckpt_graph_check *c, size_t at, struct ckpt_err *err) {
     const struct ckpt_array *const tokens = input(c, at);
-    for (size_t i = 0; i < c->inputs.n; i++) {
-        if (!input(c, i) || !is_padding_mask(input(c, i), tokens))
+    struct ckpt_graph_result *const g = &c->v->graph;
+    const uint32_t before = g->nproperties;
+    for (size_t i = 0; i < 2 * c->inputs.n; i++) {
+        struct change h = {.what = PADDED,
+                           .padding = {.mask = input(c, i / 2), .opposite = i % 2},
+                           .rows = tokens->shape[0],
+                           .length = tokens->shape[1]};
+        if (!is_padding(&h.padding, tokens))
             continue;
-        const struct change h = {.what = PADDED,
-                                 .mask = input(c, i),
-                                 .rows = tokens->shape[0],
-                                 .length = tokens->shape[1]};
-        return check_masked(c, "padding", at, &h, err);
+        g->nproperties = before;
+        const int rc = check_masked(c, "padding", at, &h, err);
+        if (rc < 0 || g->property[before].status != CKPT_STATUS_SKIP)
+            return rc;
     }
-    skip(c, "padding", "no padding mask among the inputs");
+    if (g->nproperties == before)
+        skip(c, "padding", "no padding mask among the inputs");
     return 0;
 }
 
@@ -312,7 +357,7 @@ static int check_batch(struct ckpt_graph_check *c, size_t at, struct ckpt_err *e
         return 0;
     }
     struct ckpt_err found = {0};
-    const int rc = try_change(c, at, &h, &v, &changed, &found);
+    const int rc = try_change(c, CKPT_SIDE_SERVED, at, &h, &v, &changed, &found);
     if (rc < 0)
         return or_skip(c, "batch", rc, &found, err);
     const bool holds = v.compared && v.most <= c->v->options->atol;
