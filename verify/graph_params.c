@@ -126,6 +126,7 @@ static void count(struct ckpt_graph_params *all, const struct ckpt_graph_param *
     all->missing += p->used && p->from == CKPT_FROM_NOWHERE;
     all->ill_shaped += p->ill_shaped;
     all->differs += p->differs;
+    all->not_served += p->used && p->from == CKPT_FROM_HIDDEN;
     all->read_back += p->from == CKPT_FROM_MODEL && p->served == CKPT_SERVED_READ_BACK;
 }
 

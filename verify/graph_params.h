@@ -48,7 +48,7 @@ struct ckpt_graph_param {
 struct ckpt_graph_params {
     struct ckpt_graph_param *at; /* of each input of the graph */
     size_t n;
-    size_t missing, ill_shaped, used, unused, differs, read_back;
+    size_t missing, ill_shaped, used, unused, differs, read_back, not_served;
     struct ckpt_text *unexpected; /* keys of the model that the graph has no input for */
     size_t nunexpected;
     struct ckpt_arena arena;

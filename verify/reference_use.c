@@ -43,6 +43,34 @@ static size_t count_strangers(const struct ckpt_verification *v) {
     return strangers;
 }
 
+static size_t count_outputs(const struct ckpt_verification *v) {
+    const struct ckpt_checkpoint *const c = v->reference.file;
+    size_t n = 0;
+    for (size_t i = 0; i < c->ntensors; i++)
+        n += ckpt_text_starts(c->tensors[i].key, "output.");
+    return n;
+}
+
+size_t ckpt_graph_recorded(const struct ckpt_graph_result *g) {
+    size_t n = 0;
+    for (uint32_t i = 0; i < g->nruns; i++)
+        n += strcmp(g->run[i].name, "torch-vs-recorded") == 0;
+    return n;
+}
+
+/* Recorded outputs that the graph has not, or none where it ran on the record's input. */
+static void note_outputs(struct ckpt_verification *v) {
+    const size_t compared = ckpt_graph_recorded(&v->graph), recorded = count_outputs(v);
+    if (v->graph.nruns && recorded == 0)
+        ckpt_reason_set(&v->reference.reason, "it holds no output.N: the graph's outputs were not "
+                                              "compared with PyTorch's");
+    else if (v->graph.nruns && compared < recorded)
+        ckpt_reason_set(&v->reference.reason,
+                        "%zu of its %zu outputs were not compared: the graph has %u, and counts "
+                        "them without None",
+                        recorded - compared, recorded, v->graph.noutputs);
+}
+
 void ckpt_verify_reference(struct ckpt_verification *v) {
     struct ckpt_reference *const r = &v->reference;
     if (!r->file)
@@ -67,5 +95,7 @@ void ckpt_verify_reference(struct ckpt_verification *v) {
                         "%zu of its %zu tensors belong to no layer of this model and were not "
                         "compared",
                         strangers, r->file->ntensors);
+    } else {
+        note_outputs(v);
     }
 }

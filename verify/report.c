@@ -207,7 +207,7 @@ static void put_limits(struct ckpt_report_out *w, const struct ckpt_verification
         ckpt_put_string(w, NULL,
                         "No whole model ran: the order of layers is never guessed. Give graph= or "
                         "chain=, and record outputs with PyTorch.");
-    if (v->graph.nruns && strcmp(v->graph.inputs, "recorded") != 0)
+    if (v->graph.nruns && ckpt_graph_recorded(&v->graph) == 0)
         ckpt_put_string(w, NULL,
                         "The graph's outputs were not recorded: both runs would agree on a damaged "
                         "source. Give reference=.");
@@ -217,6 +217,14 @@ static void put_limits(struct ckpt_report_out *w, const struct ckpt_verification
         ckpt_put_string(w, NULL,
                         "Parameters that are read back (params.read_back) were put together again "
                         "from what a rule made of them: only their bytes are checked.");
+    if (v->graph.params && v->graph.params->not_served)
+        ckpt_put_string(w, NULL,
+                        "Parameters that the mount does not show (params.not_served: left out, or "
+                        "what a shown weight is computed from) were the source's in both runs.");
+    if (v->graph.params && v->graph.params->differs)
+        ckpt_put_string(w, NULL,
+                        "Some tensors differ from the weights that the graph's own file holds "
+                        "(params.differs); the recorded input need not show it.");
     if (v->chain.seeded && v->chain.nruns)
         ckpt_put_string(w, NULL, "The chain ran on a seeded probe, not on a recorded input.");
     if (v->chain.more_outputs)

@@ -121,6 +121,10 @@ static bool is_read_back(const struct ckpt_graph_param *p) {
     return p->used && p->from == CKPT_FROM_MODEL && p->served == CKPT_SERVED_READ_BACK;
 }
 
+static bool is_not_served(const struct ckpt_graph_param *p) {
+    return p->used && p->from == CKPT_FROM_HIDDEN;
+}
+
 static void put_names(struct ckpt_report_out *w, const char *key,
                       const struct ckpt_graph_params *all,
                       bool (*wanted)(const struct ckpt_graph_param *)) {
@@ -155,5 +159,6 @@ void ckpt_put_params(struct ckpt_report_out *w, const struct ckpt_verification *
     put_names(w, "shape_mismatch", all, is_ill_shaped);
     put_names(w, "differs", all, is_different);
     put_names(w, "read_back", all, is_read_back);
+    put_names(w, "not_served", all, is_not_served);
     ckpt_put_end(w);
 }

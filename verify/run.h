@@ -100,6 +100,8 @@ void ckpt_graph_result_fini(struct ckpt_graph_result *g);
 /* Sets chain.text: what the options say, else what an nn.Sequential's modules say, unless there is
  * a graph. */
 void ckpt_chain_choose(struct ckpt_verification *v);
+/* How many outputs were compared with recorded ones. */
+size_t ckpt_graph_recorded(const struct ckpt_graph_result *g);
 /* After the layers are found: what of the reference cannot be compared, as its reason. */
 void ckpt_verify_reference(struct ckpt_verification *v);
 /* Compares two outputs; the status of *r says whether they are close. */

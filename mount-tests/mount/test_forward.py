@@ -204,6 +204,22 @@ def test_properties():
         assert causal["status"] == "SKIP" and "changed" in causal["detail"], causal  # its own: the source does so, too
 
 
+def test_what_was_not_compared():
+    """A PASS says so where the record holds no outputs, or others; where a parameter is not served; where weights differ."""
+    with tempfile.TemporaryDirectory() as folder:
+        record = pathlib.Path(folder) / "r.safetensors"
+        data = (VERIFY / "mlp.reference.safetensors").read_bytes()
+        for name, word in (("x_tput.0", "belong to no layer"), ("output.7", "1 of its 1 outputs")):
+            record.write_bytes(data.replace(b"output.0", name.encode()))
+            report = verify(VERIFY / "mlp.safetensors", graph=VERIFY / "mlp.pt2", reference=record)
+            assert report["status"] == "PASS" and word in report["reference"]["reason"], report["reference"]
+            assert any("outputs were not recorded" in x for x in report["limits"]), report["limits"]
+    left_out = must_pass(VERIFY / "mlp.safetensors", exclude="fc2.bias", graph=VERIFY / "mlp.pt2",
+                         reference=VERIFY / "mlp.reference.safetensors")
+    assert left_out["params"]["not_served"] == ["fc2.bias"], left_out["params"]
+    assert any("not_served" in x for x in left_out["limits"]), left_out["limits"]
+
+
 def test_meanings():
     """Masks that say where to look, types that are no mask; a table that is a matrix, too; a layer called with a mask."""
     for ending in (".safetensors", "_state.pt"):
