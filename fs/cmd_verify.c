@@ -1,27 +1,44 @@
-/* --verify: the report of verify.json on stdout, without its padding. */
+/*
+ * --verify: the report of verify.json on stdout, without its padding. With --verbose, a text for
+ * people on stderr; the report goes only to a stdout that is no terminal, where it would drown it.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "fs/command.h"
 #include "fs/session.h"
+#include "fs/verify_text.h"
 
 enum { EXIT_PASS = 0, EXIT_DIFF = 1, EXIT_OTHER = 2 };
 
+static int print(const struct ckpt_str *text, FILE *to, const char *name, struct ckpt_err *err) {
+    if (text->n && (fwrite(text->s, 1, text->n, to) != text->n || fflush(to) != 0))
+        return ckpt_fail(err, -errno, "writing to %s: %s", name, strerror(errno));
+    return 0;
+}
+
 int ckpt_cmd_verify(const struct ckpt_command *c, struct ckpt_err *err) {
     CKPT_AUTO(session) struct ckpt_session *s = NULL;
-    CKPT_AUTO(str) struct ckpt_str text = {0};
+    CKPT_AUTO(str) struct ckpt_str report = {0}, text = {0};
     enum ckpt_status status = CKPT_STATUS_PENDING;
     int rc = ckpt_session_open(c->source, &c->options, &s, err);
     if (rc == 0)
         rc = ckpt_session_start(s, true, err);
+    if (rc == 0 && c->verbose) {
+        s->verify.tell = ckpt_verify_text;
+        s->verify.tell_arg = &text;
+    }
     if (rc == 0)
-        rc = ckpt_session_verify(s, NULL, &text, &status, err);
+        rc = ckpt_session_verify(s, NULL, &report, &status, err);
+    if (rc == 0)
+        rc = print(&text, stderr, "stderr", err);
+    if (rc == 0 && !(c->verbose && isatty(STDOUT_FILENO)))
+        rc = print(&report, stdout, "stdout", err);
     if (rc < 0)
         return rc;
-    if (fwrite(text.s, 1, text.n, stdout) != text.n || fflush(stdout) != 0)
-        return ckpt_fail(err, -errno, "writing to stdout: %s", strerror(errno));
     return status == CKPT_STATUS_PASS   ? EXIT_PASS
            : status == CKPT_STATUS_DIFF ? EXIT_DIFF
                                         : EXIT_OTHER;

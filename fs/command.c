@@ -27,6 +27,7 @@ static const struct option long_options[] = {{"inspect", no_argument, NULL, OPT_
                                              {"cat", required_argument, NULL, OPT_CAT},
                                              {"json", no_argument, NULL, OPT_JSON},
                                              {"foreground", no_argument, NULL, OPT_FOREGROUND},
+                                             {"verbose", no_argument, NULL, 'v'},
                                              {"help", no_argument, NULL, 'h'},
                                              {"version", no_argument, NULL, 'V'},
                                              {NULL, 0, NULL, 0}};
@@ -43,7 +44,8 @@ const char ckpt_command_help[] =
     "  --foreground   stay in the foreground\n"
     "  -f             check everything, mount nothing\n"
     "  -s             ignore unknown options\n"
-    "  -v             say what was mounted\n"
+    "  -v, --verbose  say what was mounted; of --verify: times, statistics, differences\n"
+    "                 for people on stderr, and no report on a terminal\n"
     "\n"
     "options:\n"
     "  layout=burn|torch|source   whose names and layout to show (burn)\n"

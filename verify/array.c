@@ -174,6 +174,12 @@ void ckpt_array_drop_dim(struct ckpt_array *a, uint32_t dim) {
     a->ndim--;
 }
 
+int ckpt_array_copy(const struct ckpt_array *a, struct ckpt_memory *memory, struct ckpt_array *out,
+                    struct ckpt_err *err) {
+    const int rc = ckpt_array_new_unset(out, memory, a->dtype, a->shape, a->ndim, err);
+    return rc < 0 ? rc : ckpt_array_assign(out, a, err);
+}
+
 int ckpt_array_contiguous(const struct ckpt_array *a, struct ckpt_memory *memory,
                           struct ckpt_array *out, struct ckpt_err *err) {
     if (ckpt_array_dense(a)) {
@@ -181,8 +187,7 @@ int ckpt_array_contiguous(const struct ckpt_array *a, struct ckpt_memory *memory
         set_dense_strides(out);
         return 0;
     }
-    const int rc = ckpt_array_new_unset(out, memory, a->dtype, a->shape, a->ndim, err);
-    return rc < 0 ? rc : ckpt_array_assign(out, a, err);
+    return ckpt_array_copy(a, memory, out, err);
 }
 
 /* Fills in the one -1. */

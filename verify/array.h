@@ -66,6 +66,9 @@ void ckpt_array_drop_dim(struct ckpt_array *a, uint32_t dim);
 /* In C order; copies only what is not dense. */
 int ckpt_array_contiguous(const struct ckpt_array *a, struct ckpt_memory *memory,
                           struct ckpt_array *out, struct ckpt_err *err) CKPT_CHECKED;
+/* A dense array of its own, whatever a is. */
+int ckpt_array_copy(const struct ckpt_array *a, struct ckpt_memory *memory, struct ckpt_array *out,
+                    struct ckpt_err *err) CKPT_CHECKED;
 /* All of the memory that a shares, as a vector. */
 struct ckpt_array ckpt_array_whole(const struct ckpt_array *a);
 /* The same elements in another shape; one -1 is inferred. A view wherever a's strides allow one,

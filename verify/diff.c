@@ -8,7 +8,6 @@
 #include "verify/diff.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -47,59 +46,101 @@ static void keep_top(struct ckpt_diff *d, int64_t index, double error) {
     d->top[at].error = error;
 }
 
+static double pair_error(double r, double o) {
+    if (isfinite(r) && isfinite(o))
+        return fabs(r - o);
+    return isinf(r) && r == o ? 0 : (double)INFINITY;
+}
+
+/* Powers of ten, the errors below 1e-12 and zero in the first two. */
+static uint32_t decade_of(double error) {
+    if (!(error > 0))
+        return 0;
+    const double power = floor(log10(error)) + 14;
+    return power < 1 ? 1 : power < CKPT_DIFF_DECADES - 1 ? (uint32_t)power : CKPT_DIFF_DECADES - 1;
+}
+
 /* The absolute error of one pair; updates everything but the mean and the percentiles. */
 static double count_pair(struct ckpt_diff *d, int64_t index, double r, double o) {
-    double error = 0, rel = 0;
+    const double error = pair_error(r, o);
+    double rel = error;
     if (isfinite(r) && isfinite(o)) {
-        error = fabs(r - o);
         rel = error / (fabs(r) + REL_EPSILON);
         if (!(error <= d->atol + d->rtol * fabs(o)))
             d->allclose = false;
-    } else if (!(isinf(r) && r == o)) {
-        error = rel = INFINITY;
+    } else if (error > 0) {
         d->ninvalid++;
         d->allclose = false;
     }
     d->max_abs = fmax(d->max_abs, error);
     d->max_rel = fmax(d->max_rel, rel);
+    d->decade[decade_of(error)]++;
     keep_top(d, index, error);
     return error;
 }
 
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+/* ---- percentiles ---- */
+
+/* What is compared: dense, of so many pairs. Errors are made again where they are needed, since all
+ * of them would take twice the outputs' memory. */
+struct pairs {
+    const struct ckpt_array *ref, *out;
+    int64_t n;
+};
+
+static double error_at(const struct pairs *p, int64_t i) {
+    return pair_error(ckpt_array_get(p->ref, i), ckpt_array_get(p->out, i));
 }
 
-/* numpy's "linear" percentile of n sorted values. */
-static double percentile(const double *sorted, int64_t n, double q) {
-    const double at = (double)(n - 1) * q;
-    const int64_t lo = (int64_t)floor(at);
-    const int64_t hi = lo + 1 < n ? lo + 1 : n - 1;
-    return sorted[lo] + (sorted[hi] - sorted[lo]) * (at - (double)lo);
+/* Order is that of the numbers, which are not negative. */
+static uint64_t bits_of(double v) {
+    uint64_t bits;
+    memcpy(&bits, &v, sizeof(bits));
+    return bits;
 }
 
-static int compare(const struct ckpt_array *ref, const struct ckpt_array *out, struct ckpt_diff *d,
-                   struct ckpt_err *err) {
-    double *const errors = malloc((size_t)d->size * sizeof(*errors));
-    if (!errors)
-        return ckpt_fail_memory(err, "comparing outputs");
+#define DIGIT_BITS 11
+
+/* The error of this rank, digit by digit of its bits from the highest on: how many errors begin
+ * with the digits found so far, by their next digit? */
+static double select_error(const struct pairs *p, int64_t rank) {
+    uint64_t found = 0;
+    for (int shift = 64 - DIGIT_BITS; shift > -DIGIT_BITS; shift -= DIGIT_BITS) {
+        const int at = shift > 0 ? shift : 0, width = shift > 0 ? DIGIT_BITS : DIGIT_BITS + shift;
+        const uint64_t mask = ((uint64_t)1 << width) - 1;
+        int64_t count[1 << DIGIT_BITS] = {0};
+        uint64_t digit = 0;
+        for (int64_t i = 0; i < p->n; i++) {
+            const uint64_t bits = bits_of(error_at(p, i));
+            if (at + width == 64 || (bits ^ found) >> (at + width) == 0)
+                count[bits >> at & mask]++;
+        }
+        for (; rank >= count[digit]; digit++)
+            rank -= count[digit];
+        found |= digit << at;
+    }
+    double v;
+    memcpy(&v, &found, sizeof(v));
+    return v;
+}
+
+/* numpy's "linear" percentile. */
+static double percentile(const struct pairs *p, double q) {
+    const double at = (double)(p->n - 1) * q;
+    const int64_t rank = (int64_t)floor(at);
+    const double lo = select_error(p, rank);
+    const double hi = rank + 1 < p->n ? select_error(p, rank + 1) : lo;
+    return lo + (hi - lo) * (at - (double)rank);
+}
+
+static void compare(const struct pairs *p, struct ckpt_diff *d) {
     double sum = 0;
-    for (int64_t i = 0; i < d->size; i++) {
-        errors[i] = count_pair(d, i, ckpt_array_get(ref, i), ckpt_array_get(out, i));
-        sum += errors[i];
-    }
-    d->mean_abs = sum / (double)d->size;
-    if (d->ninvalid) {
-        d->p50 = d->p95 = d->p99 = INFINITY;
-    } else {
-        qsort(errors, (size_t)d->size, sizeof(*errors), by_value);
-        d->p50 = percentile(errors, d->size, 0.50);
-        d->p95 = percentile(errors, d->size, 0.95);
-        d->p99 = percentile(errors, d->size, 0.99);
-    }
-    free(errors);
-    return 0;
+    for (int64_t i = 0; i < p->n; i++)
+        sum += count_pair(d, i, ckpt_array_get(p->ref, i), ckpt_array_get(p->out, i));
+    d->mean_abs = sum / (double)p->n;
+    d->p50 = d->ninvalid ? (double)INFINITY : percentile(p, 0.50);
+    d->p95 = d->ninvalid ? (double)INFINITY : percentile(p, 0.95);
+    d->p99 = d->ninvalid ? (double)INFINITY : percentile(p, 0.99);
 }
 
 int ckpt_diff(const struct ckpt_array *ref, const struct ckpt_array *out, double atol, double rtol,
@@ -116,5 +157,7 @@ int ckpt_diff(const struct ckpt_array *ref, const struct ckpt_array *out, double
     int rc = ckpt_array_contiguous(ref, NULL, &r, err);
     if (rc == 0)
         rc = ckpt_array_contiguous(out, NULL, &o, err);
-    return rc < 0 ? rc : compare(&r, &o, diff, err);
+    if (rc == 0)
+        compare(&(const struct pairs){&r, &o, diff->size}, diff);
+    return rc;
 }

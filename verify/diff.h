@@ -10,6 +10,7 @@
 #include "verify/array.h"
 
 #define CKPT_DIFF_TOP 5
+#define CKPT_DIFF_DECADES 16
 
 struct ckpt_diff {
     int64_t size, ref_size, out_size; /* size: the smaller; only so many are compared */
@@ -25,6 +26,9 @@ struct ckpt_diff {
         double error;
     } top[CKPT_DIFF_TOP]; /* largest errors first, the lower index first among equals */
     uint32_t ntop;
+    /* how many errors are 0; below 1e-12; of [1e-12, 1e-11) ...; of 10 and more, infinite ones too
+     */
+    int64_t decade[CKPT_DIFF_DECADES];
 };
 
 /* Both arrays may be of any dtype and layout. */

@@ -85,13 +85,10 @@ static bool find_graph(struct ckpt_graph_check *c) {
 }
 
 static size_t count_operations(const struct ckpt_program *p) {
+    CKPT_AUTO(strmap) struct ckpt_strmap seen = {0};
     size_t n = 0;
-    for (size_t i = 0; i < p->graph->nnodes; i++) {
-        size_t k = 0;
-        while (k < i && p->step[k].op != p->step[i].op)
-            k++;
-        n += k == i;
-    }
+    for (size_t i = 0; i < p->graph->nnodes; i++)
+        n += ckpt_strmap_add(&seen, ckpt_text_of(p->step[i].op->schema), i, NULL) == 0;
     return n;
 }
 
@@ -186,6 +183,15 @@ static int compare_output(struct ckpt_graph_check *c, uint32_t i, struct ckpt_er
     return rc < 0 ? rc : add_run(c, "torch-vs-burn", i, &c->torch[i], &c->served[i], err);
 }
 
+static int run_side(struct ckpt_graph_check *c, enum ckpt_side side, struct ckpt_array *out,
+                    struct ckpt_err *err) {
+    const uint32_t stage = ckpt_stage_begin(
+        c->v, side == CKPT_SIDE_TORCH ? "  of these, PyTorch's side" : "  burn's side");
+    const int rc = ckpt_graph_check_run(c, side, c->inputs.at, out, err);
+    ckpt_stage_end(c->v, stage);
+    return rc;
+}
+
 static int run_all(struct ckpt_graph_check *c, struct ckpt_err *err) {
     struct ckpt_graph_result *const g = &c->v->graph;
     g->noutputs = ckpt_program_outputs(&c->program);
@@ -198,12 +204,17 @@ static int run_all(struct ckpt_graph_check *c, struct ckpt_err *err) {
     if (rc == 0)
         g->inputs = c->inputs.origin;
     if (rc == 0)
-        rc = ckpt_graph_check_run(c, CKPT_SIDE_TORCH, c->inputs.at, c->torch, err);
+        rc = run_side(c, CKPT_SIDE_TORCH, c->torch, err);
     if (rc == 0)
-        rc = ckpt_graph_check_run(c, CKPT_SIDE_SERVED, c->inputs.at, c->served, err);
+        rc = run_side(c, CKPT_SIDE_SERVED, c->served, err);
     for (uint32_t i = 0; rc == 0 && i < c->noutputs; i++)
         rc = compare_output(c, i, err);
-    return rc < 0 ? rc : ckpt_properties_check(c, err);
+    if (rc < 0)
+        return rc;
+    const uint32_t stage = ckpt_stage_begin(c->v, "  properties");
+    rc = ckpt_properties_check(c, err);
+    ckpt_stage_end(c->v, stage);
+    return rc;
 }
 
 static int check_graph(struct ckpt_graph_check *c, struct ckpt_err *err) {

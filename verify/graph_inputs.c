@@ -73,9 +73,10 @@ static int read_names(const struct ckpt_checkpoint *c, struct names *n, struct c
 
 static int refuse_shape(const struct ckpt_tensor *t, const struct ckpt_export_meta *meta,
                         const struct ckpt_array *got, struct ckpt_err *err) {
-    struct ckpt_array wanted = {.ndim = meta->ndim};
+    struct ckpt_array wanted = {.ndim = meta->ndim < CKPT_ARRAY_NDIM_MAX ? meta->ndim
+                                                                         : CKPT_ARRAY_NDIM_MAX};
     char text[2][96];
-    for (uint32_t d = 0; d < meta->ndim && d < CKPT_ARRAY_NDIM_MAX; d++)
+    for (uint32_t d = 0; d < wanted.ndim; d++)
         wanted.shape[d] = meta->shape[d] == CKPT_SYMBOLIC ? -1 : meta->shape[d];
     return ckpt_fail(err, -EINVAL, "%.*s has the shape %s, the graph takes %s",
                      CKPT_TEXT_ARGS(t->key), ckpt_array_shape_text(got, text[0], sizeof(text[0])),

@@ -158,6 +158,7 @@ static int make_steps(struct ckpt_program *p, struct ckpt_err *err) {
             add_missing(&missing, &nmissing, p->graph->node[i].op);
         else
             rc = make_step(p, i, err);
+        p->writes = p->writes || p->step[i].in_place;
     }
     if (rc < 0 || nmissing == 0)
         return rc;

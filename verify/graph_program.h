@@ -26,6 +26,7 @@ struct ckpt_program {
     struct ckpt_step *step; /* of each node */
     uint32_t *last; /* of each value: the node that uses it last; NONE: an output, or none */
     bool *used;     /* of each value: by a node or as an output */
+    bool writes;    /* some step is in place */
     struct ckpt_arena arena;
 };
 

@@ -231,14 +231,46 @@ static int keep_results(struct runner *r, size_t at, struct ckpt_array *result,
     return rc;
 }
 
-/* Writes what the operation gave into self, which is then the result. */
-static int write_back(const struct ckpt_arg *arg, uint32_t n, struct ckpt_array *result,
-                      struct ckpt_err *err) {
-    if (n == 0 || arg[0].kind != CKPT_ARG_ARRAY)
+/* The argument that an operation in place changes: the first of its schema. */
+static const struct ckpt_arg *self_of(const struct ckpt_step *s, const struct ckpt_arg *arg,
+                                      uint32_t n) {
+    struct ckpt_schema_param p;
+    for (uint32_t i = 0; i < n && ckpt_schema_param(s->op->schema, 0, &p); i++)
+        if (ckpt_text_is(p.name, arg[i].name))
+            return &arg[i];
+    return NULL;
+}
+
+/* "squeeze_" writes nothing: it is self, seen otherwise. */
+static bool only_turns(const struct ckpt_step *s) {
+    static const char *const names[] = {"t",       "transpose", "swapaxes", "swapdims",
+                                        "squeeze", "unsqueeze", "detach",   "as_strided"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(s->op->name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Writes what the operation gave into self, which is then the result. What lies in self's own
+ * memory may lie in other places of it, and is copied first. */
+static int write_back(const struct ckpt_step *s, const struct ckpt_arg *arg, uint32_t n,
+                      struct ckpt_exec *exec, struct ckpt_array *result, struct ckpt_err *err) {
+    const struct ckpt_arg *const self = self_of(s, arg, n);
+    if (!self || self->kind != CKPT_ARG_ARRAY)
         return ckpt_fail(err, -EOPNOTSUPP, "it changes a parameter");
-    const int rc = ckpt_array_assign(arg[0].array, result, err);
-    ckpt_array_fini(result);
-    *result = ckpt_array_ref(arg[0].array);
+    if (only_turns(s))
+        return 0;
+    CKPT_AUTO(array) struct ckpt_array given = *result;
+    *result = (struct ckpt_array){0};
+    int rc = 0;
+    if (given.store == self->array->store) {
+        CKPT_AUTO(array) struct ckpt_array shared = given;
+        rc = ckpt_array_copy(&shared, &exec->memory, &given, err);
+    }
+    if (rc == 0)
+        rc = ckpt_array_assign(self->array, &given, err);
+    if (rc == 0)
+        *result = ckpt_array_ref(self->array);
     return rc;
 }
 
@@ -271,7 +303,7 @@ static bool pass_on(struct runner *r, size_t at, const struct ckpt_arg *arg, uin
     const struct ckpt_graph_node *const node = &r->program->graph->node[at];
     bool turned;
     const struct ckpt_param *const p = passed_on(&r->program->step[at], arg, n, &turned);
-    if (!p || node->nouts != 1 || node->out[0].n != 1)
+    if (!p || node->nouts != 1 || ckpt_graph_arg_value(&node->out[0]) == CKPT_GRAPH_NONE)
         return false;
     struct ckpt_run_value *const to = &r->value[node->out[0].item[0].value];
     to->param = turned ? ckpt_param_transpose(p) : *p;
@@ -297,7 +329,7 @@ static int run_op(struct runner *r, size_t at, const struct ckpt_arg *arg, uint3
     struct ckpt_array *const result = many ? many : few;
     int rc = ckpt_op_run_all(s->op, arg, n, r->exec, result, nresults, err);
     if (rc == 0 && s->in_place)
-        rc = write_back(arg, n, &result[0], err);
+        rc = write_back(s, arg, n, r->exec, &result[0], err);
     if (rc == 0)
         rc = keep_results(r, at, result, err);
     for (uint32_t i = 0; i < nresults; i++)
@@ -370,16 +402,29 @@ static int take_outputs(struct runner *r, struct ckpt_array *out, uint32_t n,
     return rc;
 }
 
-static void enter_inputs(struct runner *r, const struct ckpt_run_value *input) {
+/* Where the program writes into values, its inputs are copies: the caller's stay what they are. */
+static int enter_input(struct runner *r, const struct ckpt_run_value *input,
+                       struct ckpt_run_value *to, struct ckpt_err *err) {
+    *to = *input;
+    to->array = (struct ckpt_array){0};
+    if (!input->array.store)
+        return 0;
+    if (r->program->writes)
+        return ckpt_array_copy(&input->array, &r->exec->memory, &to->array, err);
+    to->array = ckpt_array_ref(&input->array);
+    return 0;
+}
+
+static int enter_inputs(struct runner *r, const struct ckpt_run_value *input,
+                        struct ckpt_err *err) {
     const struct ckpt_graph *const g = r->program->graph;
-    for (size_t i = 0; i < g->ninputs; i++) {
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < g->ninputs; i++) {
         const uint32_t at = ckpt_graph_arg_value(&g->input[i].arg);
-        if (at == CKPT_GRAPH_NONE)
-            continue;
-        r->value[at] = input[i];
-        if (input[i].array.store)
-            r->value[at].array = ckpt_array_ref(&input[i].array);
+        if (at != CKPT_GRAPH_NONE)
+            rc = enter_input(r, &input[i], &r->value[at], err);
     }
+    return rc;
 }
 
 int ckpt_program_run(const struct ckpt_program *p, const struct ckpt_run_value *input,
@@ -390,8 +435,7 @@ int ckpt_program_run(const struct ckpt_program *p, const struct ckpt_run_value *
     r.value = calloc(p->graph->nvalues + 1, sizeof(*r.value));
     if (!r.value)
         return ckpt_fail_memory(err, "running the graph");
-    enter_inputs(&r, input);
-    int rc = 0;
+    int rc = enter_inputs(&r, input, err);
     for (size_t i = 0; rc == 0 && i < p->graph->nnodes; i++)
         rc = run_node(&r, i, err);
     if (rc == 0)

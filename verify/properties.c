@@ -210,8 +210,9 @@ static void compare(const struct ckpt_array *before, const struct ckpt_array *af
         v->compared += !changed;
         v->moved += changed && moved;
         v->moved_kept += !changed && moved;
+        const double by = fabs(ckpt_array_get(before, i) - ckpt_array_get(after, i));
         if (!changed && moved)
-            v->most = fmax(v->most, fabs(ckpt_array_get(before, i) - ckpt_array_get(after, i)));
+            v->most = fmax(v->most, isnan(by) ? (double)INFINITY : by);
     }
 }
 

@@ -78,6 +78,13 @@ struct ckpt_graph_result {
     uint32_t nproperties;
 };
 
+#define CKPT_STAGES_MAX 16
+
+struct ckpt_stage {
+    const char *name;
+    double seconds;
+};
+
 struct ckpt_verification {
     const struct ckpt_model *model;
     const struct ckpt_verify_options *options;
@@ -90,7 +97,13 @@ struct ckpt_verification {
     struct ckpt_chain_result chain;
     struct ckpt_graph_result graph;
     enum ckpt_status status;
+    struct ckpt_stage stage[CKPT_STAGES_MAX]; /* for people, not for the report: what took long */
+    uint32_t nstages;
 };
+
+/* What stands between the two is timed; stages may lie inside one another. */
+uint32_t ckpt_stage_begin(struct ckpt_verification *v, const char *name);
+void ckpt_stage_end(struct ckpt_verification *v, uint32_t stage);
 
 /* Each fills its result; negative only for -EINTR and real lack of memory. */
 int ckpt_verify_layers(struct ckpt_verification *v, struct ckpt_err *err) CKPT_CHECKED;

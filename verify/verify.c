@@ -4,6 +4,7 @@
 #include <cblas.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -33,18 +34,51 @@ static void start_exec(struct ckpt_verification *v) {
     e->cancel = v->options->cancel;
 }
 
+/* ---- stages ---- */
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+uint32_t ckpt_stage_begin(struct ckpt_verification *v, const char *name) {
+    if (v->nstages == CKPT_STAGES_MAX)
+        return CKPT_STAGES_MAX;
+    v->stage[v->nstages] = (struct ckpt_stage){name, -now()};
+    return v->nstages++;
+}
+
+void ckpt_stage_end(struct ckpt_verification *v, uint32_t stage) {
+    if (stage < CKPT_STAGES_MAX)
+        v->stage[stage].seconds += now();
+}
+
+static int find_layers(struct ckpt_verification *v, struct ckpt_err *err) {
+    return ckpt_layers_find(v->model, &v->layers, err);
+}
+
+static int open_reference(struct ckpt_verification *v, struct ckpt_err *err) {
+    return ckpt_reference_open(v->options, &v->reference, err);
+}
+
+static int check_bytes(struct ckpt_verification *v, struct ckpt_err *err) {
+    return ckpt_bytes_check(v->reader, v->model, &v->exec, &v->bytes, err);
+}
+
 static int run_parts(struct ckpt_verification *v, struct ckpt_err *err) {
-    int rc = ckpt_layers_find(v->model, &v->layers, err);
-    if (rc == 0)
-        rc = ckpt_reference_open(v->options, &v->reference, err);
-    if (rc == 0)
-        rc = ckpt_bytes_check(v->reader, v->model, &v->exec, &v->bytes, err);
-    if (rc == 0)
-        rc = ckpt_verify_layers(v, err);
-    if (rc == 0)
-        rc = ckpt_verify_chain(v, err);
-    if (rc == 0)
-        rc = ckpt_verify_graph(v, err);
+    static const struct {
+        const char *name;
+        int (*run)(struct ckpt_verification *v, struct ckpt_err *err);
+    } stages[] = {{"finding layers", find_layers}, {"opening the reference", open_reference},
+                  {"bytes", check_bytes},          {"layers", ckpt_verify_layers},
+                  {"chain", ckpt_verify_chain},    {"graph", ckpt_verify_graph}};
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < sizeof(stages) / sizeof(stages[0]); i++) {
+        const uint32_t stage = ckpt_stage_begin(v, stages[i].name);
+        rc = stages[i].run(v, err);
+        ckpt_stage_end(v, stage);
+    }
     ckpt_verify_reference(v);
     return rc;
 }
@@ -78,5 +112,7 @@ int ckpt_verify_run(struct ckpt_reader *r, const struct ckpt_model *m,
         v.status = ckpt_status_worst(v.status, CKPT_STATUS_TEST_FAIL);
     ckpt_report_write(&v, report);
     *status = v.status;
-    return report->failed ? ckpt_fail_memory(err, "writing the report") : 0;
+    if (report->failed)
+        return ckpt_fail_memory(err, "writing the report");
+    return options->tell ? options->tell(options->tell_arg, &v, err) : 0;
 }

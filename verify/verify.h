@@ -28,6 +28,8 @@ const char *ckpt_status_name(enum ckpt_status s);
 #define CKPT_ATOL 1e-4
 #define CKPT_RTOL 1e-3
 
+struct ckpt_verification; /* verify/run.h */
+
 struct ckpt_verify_options {
     const char *chain; /* "fc1:relu:fc2" or NULL */
     const char
@@ -40,6 +42,9 @@ struct ckpt_verify_options {
     double atol, rtol;               /* of whole models and recorded outputs */
     uint64_t memory;                 /* bytes; 0: half of RAM */
     const atomic_bool *cancel;       /* may be NULL; true: stop soon with -EINTR */
+    /* Called when all is done, for what the report does not tell; NULL: nobody wants to know. */
+    int (*tell)(void *arg, const struct ckpt_verification *v, struct ckpt_err *err);
+    void *tell_arg;
 };
 
 /* Appends the report (one JSON document, a newline at its end) and gives the whole status. 0 even

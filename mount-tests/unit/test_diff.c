@@ -15,6 +15,8 @@
 #include "base/cleanup.h"
 #include "verify/diff.h"
 
+#include "property.h"
+
 static char *read_file(const char *path) {
     FILE *const f = fopen(path, "rb");
     assert_non_null(f);
@@ -145,10 +147,55 @@ static void strided_arrays(void **state) {
     assert_true(d.max_abs == 0);
 }
 
+static int by_value(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double sorted_percentile(const double *sorted, int64_t n, double q) {
+    const double at = (double)(n - 1) * q;
+    const int64_t lo = (int64_t)at, hi = lo + 1 < n ? lo + 1 : n - 1;
+    return sorted[lo] + (sorted[hi] - sorted[lo]) * (at - (double)lo);
+}
+
+/* Percentiles are those of the sorted errors, to the bit; errors of every size, many of them equal.
+ */
+static void percentiles(void **state) {
+    enum { MOST = 400 };
+    (void)state;
+    property_begin("percentiles");
+    for (int round = 0; round < 200; round++) {
+        CKPT_AUTO(array) struct ckpt_array a = {0}, b = {0};
+        const int64_t n = 1 + (int64_t)property_below(MOST);
+        double errors[MOST];
+        struct ckpt_diff d;
+        assert_int_equal(ckpt_array_new(&a, NULL, CKPT_DT_F64, &n, 1, NULL), 0);
+        assert_int_equal(ckpt_array_new(&b, NULL, CKPT_DT_F64, &n, 1, NULL), 0);
+        for (int64_t i = 0; i < n; i++) {
+            const uint64_t what = property_below(4);
+            errors[i] =
+                what == 0 ? 0
+                          : ldexp((double)property_below(1 << 20), (int)property_below(600) - 300);
+            errors[i] = what == 1 ? 0.25 : errors[i];
+            ckpt_array_f64(&a)[i] = errors[i];
+        }
+        assert_int_equal(ckpt_diff(&a, &b, 0, 0, &d, NULL), 0);
+        qsort(errors, (size_t)n, sizeof(*errors), by_value);
+        assert_true(d.p50 == sorted_percentile(errors, n, 0.50));
+        assert_true(d.p95 == sorted_percentile(errors, n, 0.95));
+        assert_true(d.p99 == sorted_percentile(errors, n, 0.99));
+        int64_t counted = 0;
+        for (int i = 0; i < CKPT_DIFF_DECADES; i++)
+            counted += d.decade[i];
+        assert_int_equal(counted, n);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(recorded_cases),
         cmocka_unit_test(strided_arrays),
+        cmocka_unit_test(percentiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
