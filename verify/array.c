@@ -16,11 +16,13 @@ struct ckpt_array_store {
     _Alignas(64) unsigned char data[]; /* BLAS likes whole cache lines */
 };
 
+/* Of an array without elements the other dimensions may be as large as they like. */
 static void set_dense_strides(struct ckpt_array *a) {
     int64_t step = 1;
     for (uint32_t d = a->ndim; d-- > 0;) {
         a->stride[d] = step;
-        step *= a->shape[d] > 0 ? a->shape[d] : 1;
+        if (a->shape[d] > 0 && !ckpt_mul_i64(step, a->shape[d], &step))
+            step = 1;
     }
 }
 
@@ -123,9 +125,9 @@ int64_t ckpt_array_count(const struct ckpt_array *a) {
 
 bool ckpt_array_dense(const struct ckpt_array *a) {
     int64_t step = 1;
+    if (ckpt_array_count(a) == 0)
+        return true;
     for (uint32_t d = a->ndim; d-- > 0;) {
-        if (a->shape[d] == 0)
-            return true;
         if (a->shape[d] > 1 && a->stride[d] != step)
             return false;
         step *= a->shape[d];

@@ -125,6 +125,8 @@ static int interleave_int(struct ckpt_call *c, struct ckpt_err *err) {
     rc = times(a.shape[dim], n, &shape[dim], err);
     if (rc == 0)
         rc = ckpt_call_new(c, 0, a.dtype, shape, a.ndim, err);
+    if (rc < 0 || ckpt_array_count(c->out) == 0)
+        return rc; /* n may be anything then */
     struct both b = {*c->out, a};
     b.to.ndim = b.from.ndim = 0;
     for (uint32_t d = 0; rc == 0 && d < a.ndim; d++) {
