@@ -245,6 +245,7 @@ static const struct choice casts[] = {{"auto", CKPT_DT_NONE},
                                       {"f64", CKPT_DT_F64},
                                       {NULL, 0}};
 static const struct choice loras[] = {{"merge", 0}, {"refuse", 1}, {NULL, 0}};
+static const struct choice devices[] = {{"cpu", 0}, {NULL, 0}};
 static const struct choice prefixes[] = {{"strip", 0}, {"keep", 1}, {NULL, 0}};
 static const struct choice module_sets[] = {{"nn", 0}, {"store", 1}, {NULL, 0}};
 static const struct choice listings[] = {{"all", 1}, {"tree", 0}, {NULL, 0}};
@@ -277,6 +278,7 @@ static const struct row rows[] = {
     {"atol", VALUE, set_tolerance, AT(verify.atol), NULL},
     {"rtol", VALUE, set_tolerance, AT(verify.rtol), NULL},
     {"verify_memory", VALUE, set_size, AT(verify.memory), NULL},
+    {"device", VALUE, set_choice, AT(device), devices},
     {"cache", VALUE, set_size, AT(cache), NULL},
     {"threads", VALUE, set_threads, AT(threads), NULL},
     {"nomt", NO_VALUE, set_flag, AT(single_thread), NULL},

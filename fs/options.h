@@ -27,6 +27,7 @@ struct ckpt_options {
     struct ckpt_adapt_options adapt; /* complete after ckpt_options_finish */
     struct ckpt_open_options open;
     struct ckpt_verify_options verify; /* .source and .cancel are the session's business */
+    int device; /* 0, the CPU: another is refused rather than quietly replaced by it */
     uint64_t cache;
     unsigned threads; /* 0: as many as cores, at most 8 */
     bool single_thread, direct_io, list_all;

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """mount.ckpt --verify: exit codes, and reports that keep to docs/verify.schema.json."""
+import json
 import os
 import pathlib
 import shutil
+import struct
 import subprocess
 import tempfile
 
@@ -19,6 +21,45 @@ def verify(source, options, status, code):
     assert done.returncode == code, (args, done.returncode)
     print("ok", " ".join(args[1:]).replace(str(FIXTURES), "FIXTURES"), "->", status, code)
     return report
+
+
+def verbose(source, code, *words):
+    """What people read goes to stderr, the report still to stdout, unless that is a terminal."""
+    args = [MOUNT_CKPT, "--verify", "--verbose", str(source)]
+    done = subprocess.run(args, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done
+    parse_report(done.stdout)
+    missing = [w for w in words if w not in done.stderr]
+    assert not missing and not any(line != line.rstrip() for line in done.stderr.split("\n")), (missing, done.stderr)
+    master, slave = os.openpty()
+    shown = subprocess.run(args, stdout=slave, stderr=subprocess.PIPE, text=True, check=False)
+    os.set_blocking(master, False)
+    try:
+        printed = os.read(master, 1)
+    except BlockingIOError:
+        printed = b""
+    os.close(master), os.close(slave)
+    assert shown.returncode == code and not printed and "tensors as served" in shown.stderr, (printed, shown)
+
+
+def verbose_of_odd_numbers(folder):
+    """Statistics of what is finite, and the places of the largest differences."""
+    model = FIXTURES / "verify" / "square.safetensors"
+    source, reference = pathlib.Path(folder, "m.safetensors"), pathlib.Path(folder, "m.reference.safetensors")
+    data = bytearray(model.read_bytes())
+    data[-16:-12] = b"\0\0\xc0\x7f"  # NaN
+    data[-12:-8] = b"\0\0\x80\xff"   # -inf
+    source.write_bytes(data)
+    verbose(source, 0, "m.safetensors: ", " 1      1  ")
+    source.write_bytes(model.read_bytes())
+    shutil.copy(FIXTURES / "verify" / "square.pt2", pathlib.Path(folder, "m.pt2"))
+    recorded = bytearray((FIXTURES / "verify" / "square.reference.safetensors").read_bytes())
+    at = 8 + int.from_bytes(recorded[:8], "little")
+    header = json.loads(recorded[8:at])
+    begin = at + header["output.0"]["data_offsets"][0]
+    recorded[begin + 4:begin + 8] = struct.pack("<f", 1000.0)
+    reference.write_bytes(recorded)
+    verbose(source, 1, "m.safetensors: DIFF", "output.0 torch-vs-recorded", "largest at  [0, 1] ", ">=1e+01: 1", "PyTorch's side")
 
 
 def max_abs(report):
@@ -44,6 +85,8 @@ def main():
     assert [layer["path"] for layer in encoder["layers"]][:3] == ["", "layers.0", "layers.0.self_attn"], encoder["layers"]
     assert encoder["layers"][0]["recorded"]["status"] == "PASS", encoder["layers"][0]
 
+    with tempfile.TemporaryDirectory() as folder:
+        verbose_of_odd_numbers(folder)
     with tempfile.TemporaryDirectory() as folder:
         damaged = pathlib.Path(folder, "damaged.pt")
         shutil.copy(a1 / "a1_full.pt", damaged)

@@ -113,6 +113,7 @@ static void test_refusals(void **state) {
     refuse("reference=/no/such/file", "/no/such/file", "reference");
     refuse("expect=x", "expect", "cannot read");
     refuse("passthrough", "passthrough", "not available");
+    refuse("device=cuda", "device", "cuda is none of cpu");
     refuse("kind=.=>lienar", "lienar", "linear");
     refuse("kind=^fc1$=>lienar", "^fc1$=>lienar", "linear");
     refuse("remount", "remount", "unmount");
