@@ -44,6 +44,9 @@ def linear(out="y"):
 def sizes_and_bombs():
     yield Case("full of 2^40", one("full.default", size=integers(2**40), fill_value={"as_float": 1.0}), word="verify_memory")
     yield Case("full of a product beyond 2^64", one("full.default", size=integers(2**40, 2**40), fill_value=integer(1)), word="large")
+    yield Case("nothing, in huge dimensions", of([node("full.default", "a", size=integers(0, 2**62, 2**62), fill_value={"as_float": 1.0}), node("relu.default", "b", self=tensor("a")),
+                                                  node("repeat_interleave.self_int", "c", self=tensor("b"), repeats=integer(2**62), dim=integer(0)),
+                                                  node("permute.default", "d", self=tensor("c"), dims=integers(2, 0, 1)), node("sum.default", "y", self=tensor("d"))]))
     yield Case("a negative dimension", one("full.default", size=integers(-2, 3), fill_value=integer(1)))
     yield Case("a view of negative dimensions", one("view.default", self=tensor("x"), size=integers(-2, -3)))
     yield Case("expand to 2^60", of([node("sum.default", "s", self=tensor("x")), node("expand.default", "e", self=tensor("s"), size=integers(2**30, 2**30)),
