@@ -66,7 +66,7 @@ static bool may_be(const struct ckpt_graph *g, const struct ckpt_graph_arg *a,
 static bool param_of(const struct ckpt_op *op, const struct ckpt_graph_arg *a, uint32_t i,
                      struct ckpt_schema_param *out) {
     return a->name.n ? ckpt_schema_find(op->schema, a->name, out)
-                     : ckpt_schema_param(op->schema, i, out);
+                     : ckpt_schema_param(op->schema, i, out) && !out->named;
 }
 
 static bool fits(const struct ckpt_graph *g, const struct ckpt_graph_node *n,

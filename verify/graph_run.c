@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "verify/graph_program.h"
+#include "verify/narrow.h"
 #include "verify/op_schema.h"
 
 struct runner {
@@ -51,7 +52,7 @@ static int tensor_arg(const struct runner *r, uint32_t at, struct ckpt_arg *a,
     return 0;
 }
 
-/* A number that the graph computes. */
+/* A number that the graph computes; scripts have it in a tensor. */
 static int symbol_arg(const struct runner *r, uint32_t at, struct ckpt_arg *a,
                       struct ckpt_err *err) {
     const struct ckpt_array *const v = &r->value[at].array;
@@ -78,9 +79,7 @@ static int item_arg(const struct runner *r, const struct ckpt_graph_item *it, bo
                     struct ckpt_arena *arena, struct ckpt_arg *a, struct ckpt_err *err) {
     switch ((enum ckpt_graph_item_kind)it->kind) {
     case CKPT_GRAPH_ITEM_VALUE:
-        return wants_tensor || r->program->graph->value[it->value].type == CKPT_GRAPH_TENSOR
-                   ? tensor_arg(r, it->value, a, err)
-                   : symbol_arg(r, it->value, a, err);
+        return wants_tensor ? tensor_arg(r, it->value, a, err) : symbol_arg(r, it->value, a, err);
     case CKPT_GRAPH_ITEM_INT:
         a->kind = CKPT_ARG_INT;
         a->i = it->i;

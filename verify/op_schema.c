@@ -25,10 +25,13 @@ static bool split(const char *s, const char *end, struct ckpt_schema_param *out)
 
 bool ckpt_schema_param(const char *schema, uint32_t i, struct ckpt_schema_param *out) {
     const char *s = strchr(schema, '(') + 1;
+    out->named = false;
     while (*s && *s != ')') {
         const char *const end = end_of_param(s);
-        if (split(s, end, out) && i-- == 0)
+        const bool is_param = split(s, end, out);
+        if (is_param && i-- == 0)
             return true;
+        out->named = out->named || !is_param;
         s = *end == ',' ? end + 1 + strspn(end + 1, " ") : end;
     }
     return false;

@@ -10,6 +10,7 @@
 struct ckpt_schema_param {
     struct ckpt_text type, name; /* "Tensor?", "bias" */
     bool optional;               /* has a default */
+    bool named;                  /* behind "*": given by its name only */
 };
 
 /* Parameter i; false: there are not so many. */
