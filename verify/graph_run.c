@@ -4,7 +4,8 @@
  *
  * A matrix that is a parameter stays one when it is transposed: it then only reads as the transpose
  * of what is stored, and a product still streams it (core ATen turns every Linear into
- * permute -> addmm).
+ * permute -> addmm). So do rows that are picked from one by their numbers: a mixture of experts
+ * takes a whole matrix for each token, which together are many times what there is.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,12 +20,14 @@ struct runner {
     const struct ckpt_program *program;
     struct ckpt_exec *exec;
     struct ckpt_run_value *value;
+    struct ckpt_arena arena; /* what picks of rows keep */
 };
 
 static void runner_fini(struct runner *r) {
     for (size_t i = 0; r->value && i < r->program->graph->nvalues; i++)
         ckpt_array_fini(&r->value[i].array);
     free(r->value);
+    ckpt_arena_fini(&r->arena);
 }
 CKPT_DEFINE_AUTO(runner, struct runner, runner_fini)
 
@@ -310,6 +313,73 @@ static bool pass_on(struct runner *r, size_t at, const struct ckpt_arg *arg, uin
     return true;
 }
 
+#define PICK_ROW_MIN 4096  /* elements: less is gathered at once */
+#define PICK_IDS_MAX 65536 /* they are kept to the end of the run */
+
+static bool uses(const struct ckpt_graph_node *n, uint32_t value) {
+    for (uint32_t a = 0; a < n->nargs; a++)
+        for (uint32_t i = 0; i < n->arg[a].n; i++)
+            if (n->arg[a].item[i].kind == CKPT_GRAPH_ITEM_VALUE && n->arg[a].item[i].value == value)
+                return true;
+    return false;
+}
+
+/* Only products of batches take a matrix at a time; everybody else would load all of it. */
+static bool is_only_multiplied(const struct ckpt_program *p, size_t at, uint32_t value) {
+    const uint32_t last = p->last[value];
+    if (last == CKPT_GRAPH_NONE)
+        return false; /* an output */
+    for (size_t i = at + 1; i <= last; i++)
+        if (uses(&p->graph->node[i], value) && strcmp(p->step[i].op->name, "bmm") != 0)
+            return false;
+    return true;
+}
+
+/* The ids, if a node does nothing but pick rows of a parameter, all of which are there. */
+static const struct ckpt_array *picked_by(const struct ckpt_step *s, const struct ckpt_arg *arg,
+                                          uint32_t n) {
+    if (n != 2 || strcmp(s->op->name, "index") != 0 || s->in_place ||
+        arg[0].kind != CKPT_ARG_PARAM || arg[1].kind != CKPT_ARG_LIST || arg[1].list.n != 1 ||
+        arg[1].list.v[0].kind != CKPT_ARG_ARRAY)
+        return NULL;
+    const struct ckpt_param *const of = arg[0].param;
+    const struct ckpt_array *const ids = arg[1].list.v[0].array;
+    if (of->ndim < 2 || of->in_out || of->shape[0] < 1 || ids->dtype != CKPT_DT_I64 ||
+        ids->ndim != 1 || ids->shape[0] < 1 || ids->shape[0] > PICK_IDS_MAX ||
+        ckpt_param_count(of) / of->shape[0] < PICK_ROW_MIN)
+        return NULL;
+    for (int64_t i = 0; i < ids->shape[0]; i++) {
+        const int64_t id = ckpt_array_i64(ids)[i * ids->stride[0]];
+        if (id < -of->shape[0] || id >= of->shape[0])
+            return NULL;
+    }
+    return ids;
+}
+
+/* 1: done, 0: not of this kind. */
+static int pick(struct runner *r, size_t at, const struct ckpt_arg *arg, uint32_t n,
+                struct ckpt_err *err) {
+    const struct ckpt_graph_node *const node = &r->program->graph->node[at];
+    const struct ckpt_array *const ids = picked_by(&r->program->step[at], arg, n);
+    if (!ids || node->nouts != 1 || node->out[0].n != 1 ||
+        !is_only_multiplied(r->program, at, node->out[0].item[0].value))
+        return 0;
+    const int64_t count = ids->shape[0];
+    struct ckpt_param_pick *const p = ckpt_arena_alloc(&r->arena, sizeof(*p));
+    int64_t *const id = ckpt_arena_array(&r->arena, (size_t)count, sizeof(*id));
+    if (!p || !id)
+        return ckpt_fail_memory(err, "running the graph");
+    for (int64_t i = 0; i < count; i++) {
+        id[i] = ckpt_array_i64(ids)[i * ids->stride[0]];
+        id[i] += id[i] < 0 ? arg[0].param->shape[0] : 0;
+    }
+    ckpt_param_pick_init(p, arg[0].param, id, count);
+    struct ckpt_run_value *const to = &r->value[node->out[0].item[0].value];
+    to->param = p->param;
+    to->is_param = true;
+    return 1;
+}
+
 /* ---- nodes ---- */
 
 #define ARGS_MAX 32
@@ -365,7 +435,10 @@ static int run_node(struct runner *r, size_t at, struct ckpt_err *err) {
     if (node->nargs > ARGS_MAX)
         return ckpt_fail(err, -EOPNOTSUPP, "node %zu has %u arguments", at, node->nargs);
     int rc = bind(r, at, &arena, arg, &n, err);
-    if (rc == 0 && !pass_on(r, at, arg, n))
+    int done = rc == 0 && pass_on(r, at, arg, n);
+    if (rc == 0 && !done)
+        done = rc = pick(r, at, arg, n, err);
+    if (rc >= 0 && !done)
         rc = run_op(r, at, arg, n, err);
     if (rc < 0)
         return name_node(r, at, rc, err);

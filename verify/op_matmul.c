@@ -1,6 +1,6 @@
 /*
  * Products of matrices and vectors, and what is added to them. A parameter as the right matrix is
- * streamed; everywhere else it is loaded.
+ * streamed, one of a batch of them read matrix by matrix; everywhere else it is loaded.
  */
 #include <errno.h>
 #include <string.h>
@@ -196,7 +196,84 @@ static int op_mm(struct ckpt_call *c, struct ckpt_err *err) {
     return multiply(c, &(const struct sides){"self", "mat2", 2, 2}, c->out, err);
 }
 
+/* ---- a batch of matrices that is a parameter ---- */
+
+/* One side of bmm: matrix i of it. */
+struct batch {
+    const struct ckpt_param *param; /* or NULL: */
+    struct ckpt_array all;
+    int64_t shape[3];
+};
+
+static void batch_fini(struct batch *b) {
+    ckpt_array_fini(&b->all);
+}
+CKPT_DEFINE_AUTO(batch, struct batch, batch_fini)
+
+static int batch_init(const struct ckpt_call *c, const char *name, struct batch *b,
+                      struct ckpt_err *err) {
+    const struct ckpt_arg *const a = ckpt_call_arg(c, name);
+    const bool is_param = a && a->kind == CKPT_ARG_PARAM;
+    b->param = is_param ? a->param : NULL;
+    const int rc = is_param ? 0 : ckpt_call_input(c, name, &b->all, err);
+    const uint32_t ndim = is_param ? b->param->ndim : b->all.ndim;
+    if (rc < 0)
+        return rc;
+    if (ndim != 3)
+        return ckpt_fail(err, -EINVAL, "%s has %u dimensions, expected 3", name, ndim);
+    memcpy(b->shape, is_param ? b->param->shape : b->all.shape, sizeof(b->shape));
+    return 0;
+}
+
+static int batch_get(const struct batch *b, int64_t i, struct ckpt_memory *memory,
+                     struct ckpt_array *out, struct ckpt_err *err) {
+    const int64_t size = b->shape[1] * b->shape[2];
+    if (!b->param) {
+        *out = ckpt_array_slice(&b->all, 0, i, 1);
+        ckpt_array_drop_dim(out, 0);
+        return 0;
+    }
+    const int rc = ckpt_array_new(out, memory, CKPT_DT_F32, &b->shape[1], 2, err);
+    return rc < 0 ? rc : b->param->read(b->param, i * size, size, ckpt_array_f32(out), err);
+}
+
+static int multiply_one(const struct batch *left, const struct batch *right, int64_t i,
+                        struct ckpt_exec *exec, float *y, struct ckpt_err *err) {
+    CKPT_AUTO(array) struct ckpt_array a = {0}, b = {0}, product = {0};
+    int rc = batch_get(left, i, &exec->memory, &a, err);
+    if (rc == 0)
+        rc = batch_get(right, i, &exec->memory, &b, err);
+    if (rc == 0)
+        rc = ckpt_product(&a, &b, exec, &product, err);
+    if (rc == 0)
+        memcpy(y, ckpt_array_f32(&product), (size_t)ckpt_array_count(&product) * sizeof(*y));
+    return rc;
+}
+
+static int bmm_param(struct ckpt_call *c, struct ckpt_err *err) {
+    CKPT_AUTO(batch) struct batch a = {0}, b = {0};
+    int rc = batch_init(c, "self", &a, err);
+    if (rc == 0)
+        rc = batch_init(c, "mat2", &b, err);
+    if (rc < 0)
+        return rc;
+    if (a.shape[0] != b.shape[0] || a.shape[2] != b.shape[1])
+        return ckpt_fail(err, -EINVAL, "self and mat2 are no batches that can be multiplied");
+    rc = ckpt_call_result(c, (const int64_t[]){a.shape[0], a.shape[1], b.shape[2]}, 3, err);
+    const int64_t size = a.shape[1] * b.shape[2];
+    for (int64_t i = 0; rc == 0 && size && i < a.shape[0]; i++)
+        rc = multiply_one(&a, &b, i, c->exec, ckpt_array_f32(c->out) + i * size, err);
+    return rc;
+}
+
+static bool is_param(const struct ckpt_call *c, const char *name) {
+    const struct ckpt_arg *const a = ckpt_call_arg(c, name);
+    return a && a->kind == CKPT_ARG_PARAM;
+}
+
 static int op_bmm(struct ckpt_call *c, struct ckpt_err *err) {
+    if (is_param(c, "self") || is_param(c, "mat2"))
+        return bmm_param(c, err);
     return multiply(c, &(const struct sides){"self", "mat2", 3, 3}, c->out, err);
 }
 

@@ -40,6 +40,29 @@ void ckpt_param_rows_init(struct ckpt_param_rows *r, const struct ckpt_param *of
     r->param.from = r;
 }
 
+static int read_picked(const struct ckpt_param *p, int64_t first, int64_t n, float *out,
+                       struct ckpt_err *err) {
+    const struct ckpt_param_pick *const pick = p->from;
+    const int64_t row = ckpt_param_count(&pick->of) / pick->of.shape[0];
+    int rc = 0;
+    while (rc == 0 && n > 0) {
+        const int64_t within = first % row, left = row - within, part = n < left ? n : left;
+        rc = pick->of.read(&pick->of, pick->id[first / row] * row + within, part, out, err);
+        first += part;
+        out += part;
+        n -= part;
+    }
+    return rc;
+}
+
+void ckpt_param_pick_init(struct ckpt_param_pick *p, const struct ckpt_param *of, const int64_t *id,
+                          int64_t n) {
+    *p = (struct ckpt_param_pick){.param = *of, .of = *of, .id = id};
+    p->param.shape[0] = n;
+    p->param.read = read_picked;
+    p->param.from = p;
+}
+
 struct ckpt_param ckpt_param_transpose(const struct ckpt_param *p) {
     struct ckpt_param turned = *p;
     turned.in_out = !p->in_out;

@@ -34,6 +34,15 @@ struct ckpt_param_rows {
 };
 void ckpt_param_rows_init(struct ckpt_param_rows *r, const struct ckpt_param *of, int64_t first,
                           int64_t n);
+/* Rows of another parameter by their numbers, each as often as it is named: what index(w, ids)
+ * gives, still read where it is used. `of` is copied, what it reads from must outlive the pick; the
+ * ids, too, which must be rows of it. Not moved. */
+struct ckpt_param_pick {
+    struct ckpt_param param, of;
+    const int64_t *id;
+};
+void ckpt_param_pick_init(struct ckpt_param_pick *p, const struct ckpt_param *of, const int64_t *id,
+                          int64_t n);
 /* The transpose of a matrix: nothing is moved, a band is still a band of the rows that are stored.
  */
 struct ckpt_param ckpt_param_transpose(const struct ckpt_param *p);

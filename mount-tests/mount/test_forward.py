@@ -177,6 +177,7 @@ def test_memory():
     """What needs more than it may have is skipped, with the figure."""
     report = verify(VERIFY / "minimal_transformer.safetensors", verify_memory=4096)
     assert report["graph"]["status"] in ("SKIP", "TEST_SKIP") and "verify_memory" in report["graph"]["reason"], report["graph"]
+    must_pass(VERIFY / "picked.safetensors", verify_memory=300_000)  # all that are picked take 800,000 bytes
 
 
 def test_properties():
