@@ -108,6 +108,7 @@ def of_timm(name, options, torch):
 
 
 def of_transformers(name, options, torch):
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     transformers = library("transformers")
     name, preset = TRANSFORMERS.get(name, (name, {}))
     cls = getattr(transformers, name, None)
@@ -233,11 +234,12 @@ def parse_input(text, torch):
 
 
 def read_inputs(path, torch):
-    """input.0, input.1, ... are positional, in the order of the metadata "inputs" if there is one; other names are keywords."""
+    """input.0, input.1, ... are positional, in the order of the metadata "inputs" if there is one, the last of them the "keywords"
+    of the metadata; other names are keywords."""
     try:
         with library("safetensors").safe_open(path, "pt") as f:
             tensors = {k: f.get_tensor(k) for k in f.keys()}
-            order = json.loads((f.metadata() or {}).get("inputs", "null"))
+            order, last = (json.loads((f.metadata() or {}).get(key, default)) for key, default in (("inputs", "null"), ("keywords", "[]")))
     except Exception as e:
         raise Refusal(f"{path} can't be read: {first_line(e)}") from e
     tensors = {k: v for k, v in tensors.items() if not k.startswith("output.") and not k.endswith((".input", ".output"))}
@@ -247,8 +249,10 @@ def read_inputs(path, torch):
     missing = [k for k in order if k is not None and k not in tensors]
     if missing:
         raise Refusal(f"{path} lacks {', '.join(missing)}")
-    args = tuple(None if k is None else tensors[k] for k in order)
-    return args, {k: v for k, v in tensors.items() if not k.startswith("input.")}
+    values = [None if k is None else tensors[k] for k in order]
+    split = len(values) - len(last)
+    named = {k: v for k, v in tensors.items() if not k.startswith("input.")}
+    return tuple(values[:split]), {**dict(zip(last, values[split:])), **named}
 
 
 def guess_inputs(model, torch):
@@ -391,8 +395,10 @@ def reference_tensors(args, kwargs, outputs, traced, torch):
     return tensors, names
 
 
-def write_reference(path, tensors, names, seed, torch):
+def write_reference(path, tensors, names, keywords, seed, torch):
     meta = {"producer": f"torch {torch.__version__.split('+')[0]} cpu eval", "inputs": json.dumps(names), "seed": str(seed)}
+    if keywords:  # for --inputs; the checker knows the order
+        meta["keywords"] = json.dumps(keywords)
     library("safetensors.torch").save_file(tensors, path, metadata=meta)
 
 
@@ -425,7 +431,7 @@ def make_files(o, folder, torch):
         outputs = [own(t) for t in run(model, args, kwargs, torch)]
         ending, how = make_graph(o, model, args, kwargs, folder, stem, torch)
     tensors, names = reference_tensors(args, kwargs, outputs, ending == ".torchscript.pt", torch)
-    write_reference(at + ".reference.safetensors", tensors, names, o.seed, torch)
+    write_reference(at + ".reference.safetensors", tensors, names, list(kwargs), o.seed, torch)
     written = [ending, ".reference.safetensors"]
     if o.weights:
         write_weights(at + ".safetensors", model)
@@ -459,9 +465,10 @@ def parse_command(argv):
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("model", metavar="MODEL", help="MODULE:CALLABLE, FILE.py:CALLABLE, FILE.pt, torchvision:NAME, timm:NAME, transformers:NAME")
     p.add_argument("-o", "--output", dest="stem", metavar="STEM", help="where to write (default: beside FILE.pt, else the name)")
-    p.add_argument("--input", action="append", default=[], metavar="[NAME=]SPEC",
+    given = p.add_mutually_exclusive_group()
+    given.add_argument("--input", action="append", default=[], metavar="[NAME=]SPEC",
                    help="an argument, in order, or a keyword: f32:1,3,224,224, i64:2,16:1000 (integers below 1000), bool:2,16, none")
-    p.add_argument("--inputs", metavar="FILE.safetensors", help="arguments input.0, input.1, ..., other names are keywords")
+    given.add_argument("--inputs", metavar="FILE.safetensors", help="arguments input.0, input.1, ..., other names are keywords")
     p.add_argument("--load", metavar="FILE", help="weights for the model: a state dict (.pt, .safetensors)")
     p.add_argument("--graph", choices=("auto", "export", "trace"), default="auto", help="how to record the graph (default: auto)")
     p.add_argument("--weights", action="store_true", help="write STEM.safetensors, too")
