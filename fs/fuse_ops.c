@@ -194,6 +194,12 @@ static struct ckpt_vfile *file_of(fuse_req_t req, fuse_ino_t ino) {
     return file;
 }
 
+/* The kernel reads ahead in requests that nobody can interrupt: a reader that was killed would keep
+ * the check running. Past the page cache each reader waits for a request of its own. */
+static bool is_yet_to_compute(const struct ckpt_vfile *f) {
+    return f->kind == CKPT_VFILE_COMPUTED && !ckpt_computed_text(f->computed);
+}
+
 static void open_(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
     const struct ckpt_session *s = ckpt_fuse_session(req);
     struct ckpt_vfile *file = file_of(req, ino);
@@ -212,7 +218,7 @@ static void open_(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
         fuse_reply_err(req, -rc);
         return;
     }
-    fi->direct_io = s->options->direct_io;
+    fi->direct_io = s->options->direct_io || is_yet_to_compute(file);
     fi->keep_cache = !fi->direct_io;
     fi->noflush = 1;
     if (fuse_reply_open(req, fi) == -ENOENT) /* the opener was interrupted: no release follows */

@@ -97,12 +97,14 @@ static int read_band(const struct product *p, int64_t row, int64_t n, struct ckp
 }
 
 /* Rows [row, row + n), which are in the band, for all positions of all samples. */
-static void multiply_band(const struct product *p, int64_t group, int64_t row, int64_t n) {
+static int multiply_band(const struct product *p, int64_t group, int64_t row, int64_t n,
+                         struct ckpt_err *err) {
     const struct ckpt_conv *const v = p->v;
-    for (int64_t s = 0; s < v->batch; s++) {
+    int rc = 0;
+    for (int64_t s = 0; rc == 0 && s < v->batch; s++) {
         const float *const x =
             ckpt_array_f32(&v->x) + (s * v->cin + group * v->weight.shape[1]) * v->positions_in;
-        for (int64_t at = 0; at < v->positions_out; at += p->width) {
+        for (int64_t at = 0; rc == 0 && at < v->positions_out; at += p->width) {
             const int64_t left = v->positions_out - at, m = left < p->width ? left : p->width;
             if (p->direct) {
                 multiply(p, x + at, v->positions_in, s, row, n, at, m);
@@ -110,8 +112,12 @@ static void multiply_band(const struct product *p, int64_t group, int64_t row, i
             }
             im2col(p, x, at, m);
             multiply(p, ckpt_array_f32(&p->columns), m, s, row, n, at, m);
+            rc = ckpt_exec_check(p->c->exec, err);
         }
+        if (rc == 0)
+            rc = ckpt_exec_check(p->c->exec, err);
     }
+    return rc;
 }
 
 /* ---- the whole ---- */
@@ -154,7 +160,7 @@ int ckpt_conv_forward(struct ckpt_call *c, const struct ckpt_conv *v, struct ckp
             const int64_t row = g * p.rows + first;
             rc = read_band(&p, row, n, err);
             if (rc == 0)
-                multiply_band(&p, g, row, n);
+                rc = multiply_band(&p, g, row, n, err);
         }
     return rc;
 }

@@ -111,7 +111,7 @@ static void multiply_i64(const struct pair *p) {
         }
 }
 
-static void multiply(const struct pair *p) {
+static void multiply_rows(const struct pair *p) {
     const int m = (int)p->m, n = (int)p->n, k = (int)p->k;
     const void *const a = p->at_a, *const b = p->at_b;
     if (p->a->dtype == CKPT_DT_F32)
@@ -124,14 +124,30 @@ static void multiply(const struct pair *p) {
         multiply_i64(p);
 }
 
+#define SLICE_PRODUCTS ((int64_t)1 << 32) /* a tenth of a second */
+
+/* A large product in slices of rows, between which it can be interrupted. */
+static int multiply(const struct pair *p, struct ckpt_exec *exec, struct ckpt_err *err) {
+    const int64_t size = ckpt_dtype_info(p->a->dtype)->unit_bytes;
+    const int64_t fit = SLICE_PRODUCTS / p->n / p->k, most = fit > 64 ? fit : 64;
+    struct pair part = *p;
+    int rc = 0;
+    for (int64_t first = 0; rc == 0 && first < p->m; first += most) {
+        part.m = p->m - first < most ? p->m - first : most;
+        part.at_a = p->at_a + first * p->a->stride[p->a->ndim - 2] * size;
+        part.to = p->to + first * p->n * size;
+        multiply_rows(&part);
+        rc = ckpt_exec_check(exec, err);
+    }
+    return rc;
+}
+
 /* All pairs: out's dimensions in front count them, those of a and b may repeat. */
 static int multiply_all(struct pair *p, const struct ckpt_array *out, uint32_t d,
                         struct ckpt_exec *exec, struct ckpt_err *err) {
     const int64_t size = ckpt_dtype_info(out->dtype)->unit_bytes;
-    if (d + 2 == out->ndim) {
-        multiply(p);
-        return ckpt_exec_check(exec, err);
-    }
+    if (d + 2 == out->ndim)
+        return multiply(p, exec, err);
     const struct pair start = *p;
     int rc = 0;
     for (int64_t i = 0; rc == 0 && i < out->shape[d]; i++) {

@@ -101,7 +101,7 @@ static void fill_params(struct ckpt_graph_result *g, const struct ckpt_model *m,
     g->params = p;
     p->n = graph->ninputs;
     p->used = p->missing = p->unused = SIZE_MAX;
-    p->read_back = 1;
+    p->read_back = p->not_served = p->differs = 1;
     p->at = ckpt_arena_array(&p->arena, p->n, sizeof(*p->at));
     p->unexpected = ckpt_arena_array(&p->arena, m->ntensors, sizeof(*p->unexpected));
     assert_non_null(p->at);
