@@ -58,13 +58,17 @@ int ckpt_json_read_bool(struct ckpt_json *j, const char *what, bool *out) {
     return 0;
 }
 
-int ckpt_json_read_text(struct ckpt_json *j, const char *what, struct ckpt_arena *a,
+int ckpt_json_take_text(struct ckpt_json *j, int token, const char *what, struct ckpt_arena *a,
                         struct ckpt_text *out) {
-    const int token = ckpt_json_next(j);
     if (token != CKPT_JSON_STRING)
         return ckpt_json_unexpected(j, token, what, "a string");
     *out = ckpt_text_copy(a, j->text.s, j->text.n);
     return out->s ? 0 : ckpt_fail_memory(j->err, what);
+}
+
+int ckpt_json_read_text(struct ckpt_json *j, const char *what, struct ckpt_arena *a,
+                        struct ckpt_text *out) {
+    return ckpt_json_take_text(j, ckpt_json_next(j), what, a, out);
 }
 
 int ckpt_json_read_nothing(struct ckpt_json *j) {

@@ -24,6 +24,8 @@ int ckpt_json_read_array(struct ckpt_json *j, const char *what, ckpt_json_elemen
 int ckpt_json_take_object(struct ckpt_json *j, int token, const char *what,
                           ckpt_json_member *member, void *user) CKPT_CHECKED;
 int ckpt_json_take_int(struct ckpt_json *j, int token, const char *what, int64_t *out) CKPT_CHECKED;
+int ckpt_json_take_text(struct ckpt_json *j, int token, const char *what, struct ckpt_arena *a,
+                        struct ckpt_text *out) CKPT_CHECKED;
 
 int ckpt_json_read_int(struct ckpt_json *j, const char *what, int64_t *out) CKPT_CHECKED;
 int ckpt_json_read_bool(struct ckpt_json *j, const char *what, bool *out) CKPT_CHECKED;

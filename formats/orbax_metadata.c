@@ -5,9 +5,11 @@
  *                                               "value_metadata": {"value_type",
  *                                                                  "skip_deserialize"}}},
  *                      "store_array_data_equal_to_fill_value": true, ...}
- *     _strings.json   {NAME: TEXT}
+ *     _strings.json   {NAME: TEXT}, of a name with slashes {PART: {PART: TEXT}}
  *
- * REPR is Python's way to write the path; the path itself is in key_metadata.
+ * REPR is Python's way to write the path; the path itself is in key_metadata. A text lies in
+ * _strings.json where its name, taken as a JSON pointer (RFC 6901), points: "a/b" is a member b of
+ * a member a, and "~1" in a name is a slash of the member's own.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -160,22 +162,66 @@ struct strings {
     struct parser p;
     struct ckpt_orbax_strings *out;
     size_t cap;
+    struct ckpt_text within; /* where the object that is being read is, NULL: the whole */
 };
 
-static int string_member(void *user, struct ckpt_text key) {
-    struct strings *const s = user;
+static bool is_escaped(char c) {
+    return c == '~' || c == '/';
+}
+
+/* The pointer to a member, given the one to its object. Its s is NULL if memory ended. */
+static struct ckpt_text point(struct ckpt_arena *a, struct ckpt_text within, struct ckpt_text key) {
+    size_t at = within.s ? within.n + 1 : 0;
+    size_t n = at + key.n;
+    for (size_t i = 0; i < key.n; i++)
+        n += is_escaped(key.s[i]);
+    char *const s = ckpt_arena_alloc(a, n + 1);
+    if (!s)
+        return (struct ckpt_text){0};
+    if (within.s) {
+        memcpy(s, within.s, within.n);
+        s[within.n] = '/';
+    }
+    for (size_t i = 0; i < key.n; i++) {
+        const char c = key.s[i];
+        s[at++] = is_escaped(c) ? '~' : c;
+        if (is_escaped(c))
+            s[at++] = c == '~' ? '0' : '1';
+    }
+    return (struct ckpt_text){s, n};
+}
+
+static int take_string(struct strings *s, struct ckpt_text name, int token) {
     struct ckpt_orbax_strings *const out = s->out;
     if (out->n == CKPT_LIMIT_TENSORS)
         return ckpt_fail(s->p.err, -E2BIG, "more than %u strings (limit of tensors)",
                          CKPT_LIMIT_TENSORS);
-    const struct ckpt_text name = ckpt_text_copy(s->p.arena, key.s, key.n);
     struct ckpt_text *const list = grow(s->p.arena, out->text, out->n, &s->cap, sizeof *list);
-    if (!name.s || !list)
+    if (!list)
         return fail_memory(s->p.err);
     out->text = list;
     if (ckpt_strmap_add(&out->map, name, out->n, NULL)) /* the reader refuses duplicates */
         return fail_memory(s->p.err);
-    return ckpt_json_read_text(&s->p.j, "a string", s->p.arena, &out->text[out->n++]);
+    return ckpt_json_take_text(&s->p.j, token, "a string", s->p.arena, &out->text[out->n++]);
+}
+
+static int string_member(void *user, struct ckpt_text key) {
+    struct strings *const s = user;
+    const struct ckpt_text within = s->within;
+    const struct ckpt_text name = point(s->p.arena, within, key);
+    if (!name.s)
+        return fail_memory(s->p.err);
+    if (name.n > 2u * CKPT_LIMIT_KEY_BYTES) /* escaped, a key takes twice its bytes at most */
+        return ckpt_fail(s->p.err, -E2BIG,
+                         "a string's name has more than %u bytes (limit of key bytes)",
+                         CKPT_LIMIT_KEY_BYTES);
+    const int token = ckpt_json_next(&s->p.j);
+    if (token != CKPT_JSON_OBJECT)
+        return take_string(s, name, token);
+    s->within = name;
+    const int rc = ckpt_json_take_object(&s->p.j, token, "strings", string_member, s);
+    s->within = within;
+    return rc;
 }
 
 int ckpt_orbax_parse_strings(char *json, size_t n, struct ckpt_arena *a,

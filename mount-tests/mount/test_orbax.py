@@ -1,5 +1,7 @@
 """Orbax checkpoints: every array of every fixture against the SHA-256 that its own library computed (NAME.expected.json)."""
 import concurrent.futures, glob, hashlib, json, re, shutil
+import orbax_file as o
+from hostile_case import write_tree
 from mounted import *
 
 DTYPES = {"float32": "F32", "float64": "F64", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32", "int16": "I16",
@@ -112,6 +114,19 @@ def test_values():
     with Mount(fixture("orbax", "a_ocdbt_zarr2"), "layout=source") as m:
         assert want == {"name": read_json(m, "name.json")} and read_json(m, "none.json") is None
         assert read_json(m, "empty_dict.json") == {} and read_json(m, "empty_list.json") == []
+
+
+def test_strings_whose_names_are_pointers():
+    """Orbax has tensorstore write texts at JSON pointers: a name with a slash is in an object of its own."""
+    texts = {"a/b": "1", "a/c/d": "2", "plain": "3", "/lead": "4", "trail/": "5", "a//b": "6", "x~1y": "7", "x~0y": "8"}
+    stored = {"p.a": {"b": "1", "c": {"d": "2"}, "": {"b": "6"}}, "p.plain": "3", "p.": {"lead": "4"}, "p.trail": {"": "5"}, "p.x/y": "7", "p.x~y": "8"}
+    files = o.store({"w/.zarray": o.zarray(), "w/0": bytes(16)})
+    files |= {"_METADATA": o.described({("w",): "jax.Array"} | {("p", k): "string" for k in texts}), "_strings.json": json.dumps(stored).encode()}
+    with tempfile.TemporaryDirectory() as d:
+        d = write_tree(os.path.join(d, "c"), files)
+        with Mount(d, "layout=source") as m:
+            values = {v["source_path"][-1]: v["path"] for v in read_json(m, "index.json")["values"]}
+            assert texts == {k: read_json(m, values[k]) for k in texts}, values
 
 
 def test_openpi_folder():
