@@ -117,7 +117,8 @@ static bool find_steps(struct ckpt_verification *v, struct chain *c) {
     for (;; c->n++) {
         const size_t n = strcspn(name, ":");
         if (c->n == STEPS_MAX) {
-            fail(v, CKPT_STATUS_TEST_FAIL, "chain: more than 256 steps");
+            fail(v, v->chain.found ? CKPT_STATUS_TEST_SKIP : CKPT_STATUS_TEST_FAIL,
+                 "chain: more than 256 steps");
             return false;
         }
         c->at[c->n].name = (struct ckpt_text){name, n};
@@ -211,6 +212,16 @@ static void count_outputs(struct ckpt_verification *v) {
             v->chain.more_outputs++;
 }
 
+/* Which input a Sequential takes is not known: one made up for its first layer need not suit the
+ * others. */
+static void refuse_made_up(struct ckpt_verification *v, const struct ckpt_err *found) {
+    v->chain.status = CKPT_STATUS_SKIP;
+    ckpt_reason_set(&v->chain.reason,
+                    "what input it takes is not recorded, and one made up does not suit it (%s): "
+                    "give reference= with input.0",
+                    found->text);
+}
+
 int ckpt_verify_chain(struct ckpt_verification *v, struct ckpt_err *err) {
     CKPT_AUTO(chain) struct chain c = {0};
     CKPT_AUTO(inputs) struct ckpt_inputs input = {0};
@@ -235,7 +246,9 @@ int ckpt_verify_chain(struct ckpt_verification *v, struct ckpt_err *err) {
         rc = compare_runs(v, &torch, &served, &found);
     if (rc == -EINTR)
         return ckpt_fail(err, rc, "interrupted");
-    if (rc < 0) {
+    if (rc == -EINVAL && v->chain.found && v->chain.seeded)
+        refuse_made_up(v, &found);
+    else if (rc < 0) {
         const enum ckpt_status s = ckpt_verify_failure(rc);
         fail(v, s == CKPT_STATUS_SKIP ? CKPT_STATUS_TEST_SKIP : s, found.text);
     }

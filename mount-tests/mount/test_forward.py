@@ -154,6 +154,22 @@ def test_trace_beside():
         assert must_pass(pathlib.Path(folder) / "cnn_bn.safetensors")["graph"]["file"] == "cnn_bn.pt2"
 
 
+def test_sequential():
+    """An nn.Sequential says its own order; which input it takes, only a record says."""
+    recorded = verify(FIXTURES / "burn-nn" / "norms_full.pt", graph=None, reference=FIXTURES / "burn-nn" / "norms.reference.safetensors")
+    assert recorded["status"] == "PASS", recorded["graph"]
+    with tempfile.TemporaryDirectory() as folder:
+        for source, status in ((FIXTURES / "burn-nn" / "norms_full.pt", "SKIP"), (VERIFY / "cnn_bn_full.pt", None)):
+            alone = pathlib.Path(folder) / "alone.pt"
+            shutil.copy(source, alone)
+            report = verify(alone)
+            assert report["status"] == "PASS" and report["graph"]["kind"] == "sequential", report["graph"]
+            assert report["graph"]["status"] == (status or report["graph"]["status"]), report["graph"]
+        shutil.copy(FIXTURES / "burn-nn" / "norms_full.pt", alone)
+        report = verify(alone, reference=FIXTURES / "burn-nn" / "norms.reference.safetensors")
+        assert report["graph"]["status"] == "PASS" and len(report["runs"]) == 3, report["graph"]
+
+
 def test_misfits():
     """What does not belong together ends in a status and one sentence."""
     mlp = dict(graph=VERIFY / "mlp.pt2", reference=VERIFY / "mlp.reference.safetensors")
