@@ -54,7 +54,7 @@ struct ckpt_graph_params {
     struct ckpt_arena arena;
 };
 
-/* code: the graph file's own tensors (of its weights and of its code), or NULL. */
+/* own: the graph file's own tensors (of its weights and of its code), or NULL. */
 int ckpt_graph_params_find(const struct ckpt_verification *v, const struct ckpt_program *p,
                            const struct ckpt_checkpoint *own, struct ckpt_graph_params *params,
                            struct ckpt_err *err) CKPT_CHECKED;

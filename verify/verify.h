@@ -2,9 +2,10 @@
 #define CKPT_VERIFY_VERIFY_H
 /*
  * The forward checker: does the adapted model compute what the source model computes? One call runs
- * the byte check, the layer probes, a `chain=` both ways and the comparison with a recorded
- * reference, and writes the report (docs/verification.md). Reads adapted bytes only through the
- * reader that the mount serves from. One thread at a time.
+ * the byte check, the layer probes, the whole model both ways (by its graph, an nn.Sequential's
+ * order or `chain=`) and the comparison with a recorded reference, and writes the report
+ * (docs/verification.md). Reads adapted bytes only through the reader that the mount serves from.
+ * One thread at a time.
  */
 #include <stdatomic.h>
 #include <stddef.h>

@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "mount-tests/unit/script_world.h"
+#include "graph_same.h"
 
 static void require(bool condition) {
     if (!condition)
@@ -24,33 +25,6 @@ static int follow(const uint8_t *data, size_t size, struct ckpt_graph **g, struc
         w.lib = (struct ckpt_text){cut + sizeof mark - 1,
                                    size - (size_t)(cut - text) - (sizeof mark - 1)};
     return world_follow(&w, g, err);
-}
-
-static bool same_item(const struct ckpt_graph_item *a, const struct ckpt_graph_item *b) {
-    if (a->kind != b->kind || a->type != b->type)
-        return false;
-    switch ((enum ckpt_graph_item_kind)a->kind) {
-    case CKPT_GRAPH_ITEM_NONE:
-        return true;
-    case CKPT_GRAPH_ITEM_VALUE:
-        return a->value == b->value;
-    case CKPT_GRAPH_ITEM_BOOL:
-        return a->b == b->b;
-    case CKPT_GRAPH_ITEM_FLOAT:
-        return memcmp(&a->f, &b->f, sizeof a->f) == 0;
-    case CKPT_GRAPH_ITEM_INT:
-    case CKPT_GRAPH_ITEM_DTYPE:
-    case CKPT_GRAPH_ITEM_LAYOUT:
-    case CKPT_GRAPH_ITEM_MEMORY_FORMAT:
-        return a->i == b->i;
-    case CKPT_GRAPH_ITEM_TEXT:
-    case CKPT_GRAPH_ITEM_DEVICE:
-    case CKPT_GRAPH_ITEM_OTHER:
-        return ckpt_text_eq(a->text, b->text);
-    case CKPT_GRAPH_ITEM_NAME:
-        break;
-    }
-    return false; /* a name that nobody looked up */
 }
 
 /* A value that `node` uses was made before it; one that it makes says so, and nobody else makes
