@@ -104,6 +104,48 @@ static int unzstd(struct ckpt_stream *in, struct sink *out, struct ckpt_err *err
     return n < 0 ? (int)n : 0;
 }
 
+/* --- streams of a library --------------------------------------------------------------------- */
+
+/* What zlib and bzip2 have in common: a state that is fed pieces. */
+struct codec {
+    void *state;
+    /* Takes from the piece [*in, *in + *n), which it moves past what it took, and writes at most
+     * *room bytes, which becomes what it wrote. */
+    int (*step)(void *state, const uint8_t **in, size_t *n, uint8_t *to, size_t *room,
+                enum progress *progress, struct ckpt_err *err);
+};
+
+static int decode_piece(const struct codec *c, const uint8_t *piece, size_t n, struct sink *out,
+                        enum progress *progress, struct ckpt_err *err) {
+    size_t room, made;
+    do {
+        uint8_t *const to = sink_room(out, &room);
+        if (!to)
+            return fail_decoding(err);
+        made = room;
+        const int rc = c->step(c->state, &piece, &n, to, &made, progress, err);
+        if (rc)
+            return rc;
+        sink_take(out, made);
+    } while (!out->is_over && (n > 0 || (*progress == MORE && made == room)));
+    return 0;
+}
+
+static int decode_stream(const struct codec *c, struct ckpt_stream *in, struct sink *out,
+                         struct ckpt_err *err) {
+    enum progress progress = MORE;
+    const uint8_t *piece = NULL;
+    ssize_t n;
+    while ((n = ckpt_stream_next(in, &piece, err)) > 0 && !out->is_over) {
+        const int rc = decode_piece(c, piece, (size_t)n, out, &progress, err);
+        if (rc)
+            return rc;
+    }
+    if (n == 0 && progress != OVER && !out->is_over)
+        return fail_damaged(err, "the stream ends early");
+    return n < 0 ? (int)n : 0;
+}
+
 /* --- gzip and zlib ---------------------------------------------------------------------------- */
 
 static void end_inflate(z_stream *z) {
@@ -111,26 +153,25 @@ static void end_inflate(z_stream *z) {
 }
 #define ckpt_auto_inflate end_inflate
 
-static int inflate_piece(z_stream *z, struct sink *out, enum progress *progress,
-                         struct ckpt_err *err) {
-    do {
-        size_t room;
-        uint8_t *const to = sink_room(out, &room);
-        if (!to)
-            return fail_decoding(err);
-        z->next_out = to;
-        z->avail_out = (uInt)room;
-        const int rc = inflate(z, Z_NO_FLUSH);
-        if (rc != Z_OK && rc != Z_STREAM_END && rc != Z_BUF_ERROR)
-            return fail_damaged(err, z->msg ? z->msg : "not a stream that inflates");
-        sink_take(out, room - z->avail_out);
-        *progress = rc == Z_STREAM_END ? OVER : MORE;
-        if (rc == Z_BUF_ERROR && z->avail_in > 0 && room == z->avail_out)
-            return fail_damaged(err, "no progress");
-        /* An archive of gzip may have several members. */
-        if (rc == Z_STREAM_END && z->avail_in > 0 && inflateReset(z) != Z_OK)
-            return fail_damaged(err, "a second member");
-    } while (!out->is_over && (z->avail_in > 0 || (*progress == MORE && z->avail_out == 0)));
+static int inflate_step(void *state, const uint8_t **in, size_t *n, uint8_t *to, size_t *room,
+                        enum progress *progress, struct ckpt_err *err) {
+    z_stream *const z = state;
+    z->next_in = (Bytef *)(uintptr_t)*in;
+    z->avail_in = (uInt)*n;
+    z->next_out = to;
+    z->avail_out = (uInt)*room;
+    const int rc = inflate(z, Z_NO_FLUSH);
+    if (rc != Z_OK && rc != Z_STREAM_END && rc != Z_BUF_ERROR)
+        return fail_damaged(err, z->msg ? z->msg : "not a stream that inflates");
+    if (rc == Z_BUF_ERROR && z->avail_in > 0 && z->avail_out == *room)
+        return fail_damaged(err, "no progress");
+    /* An archive of gzip may have several members. */
+    if (rc == Z_STREAM_END && z->avail_in > 0 && inflateReset(z) != Z_OK)
+        return fail_damaged(err, "a second member");
+    *progress = rc == Z_STREAM_END ? OVER : MORE;
+    *in = z->next_in;
+    *n = z->avail_in;
+    *room -= z->avail_out;
     return 0;
 }
 
@@ -138,19 +179,7 @@ static int inflate_all(struct ckpt_stream *in, struct sink *out, int bits, struc
     CKPT_AUTO(inflate) z_stream z = {0};
     if (inflateInit2(&z, bits) != Z_OK)
         return fail_decoding(err);
-    enum progress progress = MORE;
-    const uint8_t *piece = NULL;
-    ssize_t n;
-    while ((n = ckpt_stream_next(in, &piece, err)) > 0 && !out->is_over) {
-        z.next_in = (Bytef *)(uintptr_t)piece;
-        z.avail_in = (uInt)n;
-        const int rc = inflate_piece(&z, out, &progress, err);
-        if (rc)
-            return rc;
-    }
-    if (n == 0 && progress != OVER && !out->is_over)
-        return fail_damaged(err, "the stream ends early");
-    return n < 0 ? (int)n : 0;
+    return decode_stream(&(struct codec){&z, inflate_step}, in, out, err);
 }
 
 static int ungzip(struct ckpt_stream *in, struct sink *out, struct ckpt_err *err) {
@@ -168,23 +197,22 @@ static void end_bz2(bz_stream *z) {
 }
 #define ckpt_auto_bz2 end_bz2
 
-static int bz2_piece(bz_stream *z, struct sink *out, enum progress *progress,
-                     struct ckpt_err *err) {
-    do {
-        size_t room;
-        uint8_t *const to = sink_room(out, &room);
-        if (!to)
-            return fail_decoding(err);
-        z->next_out = (char *)to;
-        z->avail_out = (unsigned)room;
-        const int rc = BZ2_bzDecompress(z);
-        if (rc != BZ_OK && rc != BZ_STREAM_END)
-            return fail_damaged(err, "not a stream of bzip2");
-        sink_take(out, room - z->avail_out);
-        *progress = rc == BZ_STREAM_END ? OVER : MORE;
-        if (*progress == OVER && z->avail_in > 0)
-            return fail_damaged(err, "bytes follow the end of the bzip2 stream");
-    } while (!out->is_over && *progress == MORE && (z->avail_in > 0 || z->avail_out == 0));
+static int bz2_step(void *state, const uint8_t **in, size_t *n, uint8_t *to, size_t *room,
+                    enum progress *progress, struct ckpt_err *err) {
+    bz_stream *const z = state;
+    if (*progress == OVER)
+        return fail_damaged(err, "bytes follow the end of the bzip2 stream");
+    z->next_in = (char *)(uintptr_t)*in;
+    z->avail_in = (unsigned)*n;
+    z->next_out = (char *)to;
+    z->avail_out = (unsigned)*room;
+    const int rc = BZ2_bzDecompress(z);
+    if (rc != BZ_OK && rc != BZ_STREAM_END)
+        return fail_damaged(err, "not a stream of bzip2");
+    *progress = rc == BZ_STREAM_END ? OVER : MORE;
+    *in = (const uint8_t *)z->next_in;
+    *n = z->avail_in;
+    *room -= z->avail_out;
     return 0;
 }
 
@@ -192,21 +220,7 @@ static int unbz2(struct ckpt_stream *in, struct sink *out, struct ckpt_err *err)
     CKPT_AUTO(bz2) bz_stream z = {0};
     if (BZ2_bzDecompressInit(&z, 0, 0) != BZ_OK)
         return fail_decoding(err);
-    enum progress progress = MORE;
-    const uint8_t *piece = NULL;
-    ssize_t n;
-    while ((n = ckpt_stream_next(in, &piece, err)) > 0 && !out->is_over) {
-        if (progress == OVER)
-            return fail_damaged(err, "bytes follow the end of the bzip2 stream");
-        z.next_in = (char *)(uintptr_t)piece;
-        z.avail_in = (unsigned)n;
-        const int rc = bz2_piece(&z, out, &progress, err);
-        if (rc)
-            return rc;
-    }
-    if (n == 0 && progress != OVER && !out->is_over)
-        return fail_damaged(err, "the stream ends early");
-    return n < 0 ? (int)n : 0;
+    return decode_stream(&(struct codec){&z, bz2_step}, in, out, err);
 }
 
 /* --- blosc ------------------------------------------------------------------------------------ */

@@ -71,56 +71,68 @@ static bool as_double(const struct script_value *v, double *out) {
            v->kind == SCRIPT_VALUE_BOOL;
 }
 
-static int fail_number(const struct call *c) {
-    return script_fail(c->m, -EOPNOTSUPP, "a number is made of what is no number");
+/* int(x), float(x), bool(x): of a constant at once, of what only a run knows an operation. */
+struct conversion {
+    const char *op;
+    enum ckpt_graph_type type;
+    bool (*of)(const struct script_value *v, struct script_value *out);
+};
+
+static bool int_of(const struct script_value *v, struct script_value *out) {
+    double f;
+    if (v->kind == SCRIPT_VALUE_INT)
+        *out = *v;
+    else if (as_double(v, &f) && f > -0x1p63 && f < 0x1p63)
+        *out = script_int((int64_t)f);
+    else
+        return false;
+    return true;
+}
+
+static bool float_of(const struct script_value *v, struct script_value *out) {
+    double f;
+    if (v->kind == SCRIPT_VALUE_TEXT && ckpt_text_is(v->text, "inf"))
+        f = __builtin_inf();
+    else if (v->kind == SCRIPT_VALUE_TEXT && ckpt_text_is(v->text, "-inf"))
+        f = -__builtin_inf();
+    else if (v->kind == SCRIPT_VALUE_TEXT && ckpt_text_is(v->text, "nan"))
+        f = __builtin_nan("");
+    else if (!as_double(v, &f))
+        return false;
+    *out = (struct script_value){.kind = SCRIPT_VALUE_FLOAT, .f = f};
+    return true;
+}
+
+static bool bool_of(const struct script_value *v, struct script_value *out) {
+    double f;
+    if (!as_double(v, &f))
+        return false;
+    *out = script_bool(f < 0 || f > 0 || f != f);
+    return true;
+}
+
+static int convert(const struct call *c, struct conversion to) {
+    struct script_value v;
+    const int rc = argument(c, 0, &v);
+    if (rc)
+        return rc;
+    if (v.kind == SCRIPT_VALUE_GRAPH)
+        return unary(c, to.op, &v, to.type);
+    return to.of(&v, c->out)
+               ? 0
+               : script_fail(c->m, -EOPNOTSUPP, "a number is made of what is no number");
 }
 
 static int to_int(const struct call *c) {
-    struct script_value v;
-    double f;
-    const int rc = argument(c, 0, &v);
-    if (rc)
-        return rc;
-    if (v.kind == SCRIPT_VALUE_GRAPH)
-        return unary(c, "aten.Int", &v, CKPT_GRAPH_SYM_INT);
-    if (!as_double(&v, &f) || !(f > -0x1p63 && f < 0x1p63))
-        return v.kind == SCRIPT_VALUE_INT ? (*c->out = v, 0) : fail_number(c);
-    *c->out = v.kind == SCRIPT_VALUE_INT ? v : script_int((int64_t)f);
-    return 0;
+    return convert(c, (struct conversion){"aten.Int", CKPT_GRAPH_SYM_INT, int_of});
 }
 
 static int to_float(const struct call *c) {
-    struct script_value v;
-    double f;
-    const int rc = argument(c, 0, &v);
-    if (rc)
-        return rc;
-    if (v.kind == SCRIPT_VALUE_GRAPH)
-        return unary(c, "aten.Float", &v, CKPT_GRAPH_SYM_FLOAT);
-    if (v.kind == SCRIPT_VALUE_TEXT && ckpt_text_is(v.text, "inf"))
-        f = __builtin_inf();
-    else if (v.kind == SCRIPT_VALUE_TEXT && ckpt_text_is(v.text, "-inf"))
-        f = -__builtin_inf();
-    else if (v.kind == SCRIPT_VALUE_TEXT && ckpt_text_is(v.text, "nan"))
-        f = __builtin_nan("");
-    else if (!as_double(&v, &f))
-        return fail_number(c);
-    *c->out = (struct script_value){.kind = SCRIPT_VALUE_FLOAT, .f = f};
-    return 0;
+    return convert(c, (struct conversion){"aten.Float", CKPT_GRAPH_SYM_FLOAT, float_of});
 }
 
 static int to_bool(const struct call *c) {
-    struct script_value v;
-    double f;
-    const int rc = argument(c, 0, &v);
-    if (rc)
-        return rc;
-    if (v.kind == SCRIPT_VALUE_GRAPH)
-        return unary(c, "aten.Bool", &v, CKPT_GRAPH_SYM_BOOL);
-    if (!as_double(&v, &f))
-        return fail_number(c);
-    *c->out = script_bool(f < 0 || f > 0 || f != f);
-    return 0;
+    return convert(c, (struct conversion){"aten.Bool", CKPT_GRAPH_SYM_BOOL, bool_of});
 }
 
 /* --- objects ---------------------------------------------------------------------------------- */
