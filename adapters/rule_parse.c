@@ -456,20 +456,33 @@ static void auto_tree(cJSON **tree) {
     cJSON_Delete(*tree);
 }
 
+/* Where editors say that byte `at` is. */
+static int fail_at(const char *name, const char *what, const char *text, size_t at,
+                   struct ckpt_err *err) {
+    size_t line = 1, start = 0;
+    for (size_t i = 0; i < at; i++) {
+        if (text[i] == '\n') {
+            line++;
+            start = i + 1;
+        }
+    }
+    return ckpt_fail(err, -EINVAL, "%s: not %s at byte %zu (line %zu, column %zu)", name, what, at,
+                     line, at - start + 1);
+}
+
 static int parse(struct ckpt_rules *rules, const char *text, size_t n, struct ckpt_err *err) {
     struct ckpt_rule_reader r = {.rules = rules, .where = rules->name, .err = err};
     const size_t valid = ckpt_utf8_valid(text, n);
     if (valid != n || memchr(text, '\0', n))
-        return ckpt_fail(err, -EINVAL, "%s: not UTF-8 text at byte %zu", rules->name,
-                         valid != n ? valid : (size_t)((char *)memchr(text, '\0', n) - text));
+        return fail_at(rules->name, "UTF-8 text", text,
+                       valid != n ? valid : (size_t)((char *)memchr(text, '\0', n) - text), err);
     const char *end = text;
     __attribute__((cleanup(auto_tree))) cJSON *root =
         cJSON_ParseWithLengthOpts(text, n, &end, false);
     while (root && end < text + n && strchr(" \t\r\n", *end))
         end++;
     if (!root || end != text + n)
-        return ckpt_fail(err, -EINVAL, "%s: not JSON at byte %zu", rules->name,
-                         (size_t)(end - text));
+        return fail_at(rules->name, "JSON", text, (size_t)(end - text), err);
     return read_file(&r, root);
 }
 

@@ -177,7 +177,9 @@ static void test_file_limits(void **state) {
     assert_int_equal(ckpt_rules_parse(big, CKPT_RULE_FILE_BYTES + 1, "F", &rules, &err), -EINVAL);
     free(big);
     assert_int_equal(ckpt_rules_parse("{\"rules\": [\xff]}", 13, "F", &rules, &err), -EINVAL);
-    assert_string_equal(err.text, "F: not UTF-8 text at byte 11");
+    assert_string_equal(err.text, "F: not UTF-8 text at byte 11 (line 1, column 12)");
+    assert_int_equal(ckpt_rules_parse("{\n \"rules\":\n []]}", 17, "F", &rules, &err), -EINVAL);
+    assert_string_equal(err.text, "F: not JSON at byte 15 (line 3, column 4)");
     assert_int_equal(ckpt_rules_load("/nonexistent/dir/r.json", &rules, &err), -ENOENT);
     assert_string_equal(err.text, "rules=r.json: No such file or directory");
 }
