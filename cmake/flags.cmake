@@ -4,18 +4,23 @@ option(CKPT_WERROR "warnings are errors" OFF)
 option(CKPT_COVERAGE "instrument for gcov" OFF)
 option(CKPT_FUZZ "build the libFuzzer programs (clang)" OFF)
 
-add_library(ckpt_flags INTERFACE)
-target_include_directories(ckpt_flags INTERFACE ${PROJECT_SOURCE_DIR})
-target_compile_features(ckpt_flags INTERFACE c_std_17)
-target_compile_definitions(ckpt_flags INTERFACE _GNU_SOURCE _FILE_OFFSET_BITS=64
-                           CKPT_VERSION="${PROJECT_VERSION}")
-target_compile_options(ckpt_flags INTERFACE
+# What every C file here is held to, our tools for tests as well.
+add_library(ckpt_warnings INTERFACE)
+target_compile_features(ckpt_warnings INTERFACE c_std_17)
+target_compile_definitions(ckpt_warnings INTERFACE _GNU_SOURCE _FILE_OFFSET_BITS=64)
+target_compile_options(ckpt_warnings INTERFACE
   -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wconversion -Wformat=2 -Wundef
-  -Wvla -Wwrite-strings -Wpointer-arith -fstack-protector-strong -fstack-clash-protection -fPIE)
-target_link_options(ckpt_flags INTERFACE -Wl,-z,relro,-z,now -pie)
+  -Wvla -Wwrite-strings -Wpointer-arith)
 if(CKPT_WERROR)
-  target_compile_options(ckpt_flags INTERFACE -Werror)
+  target_compile_options(ckpt_warnings INTERFACE -Werror)
 endif()
+
+add_library(ckpt_flags INTERFACE)
+target_link_libraries(ckpt_flags INTERFACE ckpt_warnings)
+target_include_directories(ckpt_flags INTERFACE ${PROJECT_SOURCE_DIR})
+target_compile_definitions(ckpt_flags INTERFACE CKPT_VERSION="${PROJECT_VERSION}")
+target_compile_options(ckpt_flags INTERFACE -fstack-protector-strong -fstack-clash-protection -fPIE)
+target_link_options(ckpt_flags INTERFACE -Wl,-z,relro,-z,now -pie)
 if(CKPT_COVERAGE)
   target_compile_options(ckpt_flags INTERFACE --coverage)
   target_link_options(ckpt_flags INTERFACE --coverage)
