@@ -14,6 +14,7 @@
 #include "formats/decoded_cache.h"
 #include "formats/graph.h"
 #include "fs/files.h"
+#include "verify/blas.h"
 
 struct file_kind {
     const char *what;
@@ -117,6 +118,7 @@ static int open_source(struct ckpt_session *s, const char *source, struct ckpt_e
         return ckpt_fail_memory(err, "opening the checkpoint");
     s->verify = o->verify;
     s->verify.source = s->source;
+    ckpt_blas_one_thread();
     atomic_store(&s->verify_status, CKPT_STATUS_PENDING);
     int rc = ckpt_checkpoint_open(s->source, &o->open, &s->checkpoint, err);
     if (rc == 0)

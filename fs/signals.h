@@ -1,10 +1,10 @@
 #ifndef CKPT_FS_SIGNALS_H
 #define CKPT_FS_SIGNALS_H
 /*
- * SIGTERM, SIGINT and SIGHUP, queued for one thread. A handler and a pipe rather than sigwait:
- * OpenBLAS starts threads before main, which block nothing, and in one of them a signal would have
- * its default effect. Process-wide. After a fork both processes feed the same queue, so that what
- * reaches the waiting parent is done by the child.
+ * SIGTERM, SIGINT and SIGHUP, queued for one thread. A handler and a pipe rather than sigwait: a
+ * library may start threads when it is loaded, which block nothing, and in one of them a signal
+ * would have its default effect. Process-wide. After a fork both processes feed the same queue, so
+ * that what reaches the waiting parent is done by the child.
  */
 #include <stdbool.h>
 

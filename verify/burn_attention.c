@@ -2,12 +2,12 @@
  * MultiHeadAttention as burn computes it: Linear query, key and value; each head's part of the
  * features; scores divided by the square root of their width; softmax; Linear output.
  */
-#include <cblas.h>
 #include <errno.h>
 #include <math.h>
 
 #include "base/cleanup.h"
 #include "verify/forward.h"
+#include "verify/blas.h"
 
 struct projected {
     struct ckpt_array query, key, value;
@@ -50,18 +50,18 @@ static int attend(const struct ckpt_scope *s, const struct projected *p, int64_t
         ckpt_array_new(&scores, &s->exec->memory, CKPT_DT_F32, (int64_t[]){length, keys}, 2, err);
     if (rc < 0)
         return rc;
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, length, keys, width,
-                1 / sqrtf((float)width), ckpt_array_f32(&p->query) + of_query, features,
-                ckpt_array_f32(&p->key) + of_key, features, 0, ckpt_array_f32(&scores), keys);
+    ckpt_blas_sgemm(CKPT_BLAS_ROWS, CKPT_BLAS_COLUMNS, length, keys, width, 1 / sqrtf((float)width),
+                    ckpt_array_f32(&p->query) + of_query, features,
+                    ckpt_array_f32(&p->key) + of_key, features, 0, ckpt_array_f32(&scores), keys);
     struct ckpt_arg arg[2] = {{.name = "self", .kind = CKPT_ARG_ARRAY},
                               {.name = "dim", .kind = CKPT_ARG_INT}};
     arg[0].array = &scores;
     arg[1].i = 1;
     rc = ckpt_op_run(ckpt_op_find(CKPT_TEXT("softmax")), arg, 2, s->exec, &weights, err);
     if (rc == 0)
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, length, width, keys, 1,
-                    ckpt_array_f32(&weights), keys, ckpt_array_f32(&p->value) + of_key, features, 0,
-                    ckpt_array_f32(context) + of_query, features);
+        ckpt_blas_sgemm(CKPT_BLAS_ROWS, CKPT_BLAS_ROWS, length, width, keys, 1,
+                        ckpt_array_f32(&weights), keys, ckpt_array_f32(&p->value) + of_key,
+                        features, 0, ckpt_array_f32(context) + of_query, features);
     return rc;
 }
 

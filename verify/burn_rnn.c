@@ -5,13 +5,13 @@
  *     gate    x -> input_transform (for all steps at once)   [B, T, h]
  *             h -> hidden_transform (step by step)           [B, h]
  */
-#include <cblas.h>
 #include <errno.h>
 #include <math.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "verify/rnn.h"
+#include "verify/blas.h"
 
 #define GATES_MAX 4
 
@@ -102,8 +102,8 @@ static void transform_hidden(const struct cell *c, struct gate *g) {
     float *const y = ckpt_array_f32(&g->hidden);
     if (batch == 0 || width == 0)
         return;
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, batch, width, width, 1,
-                ckpt_array_f32(&c->h), width, ckpt_array_f32(&g->weight), width, 0, y, width);
+    ckpt_blas_sgemm(CKPT_BLAS_ROWS, CKPT_BLAS_ROWS, batch, width, width, 1, ckpt_array_f32(&c->h),
+                    width, ckpt_array_f32(&g->weight), width, 0, y, width);
     for (int64_t i = 0; g->bias.store && i < c->batch * c->width; i++)
         y[i] += ckpt_array_f32(&g->bias)[i % c->width];
 }

@@ -6,11 +6,11 @@
  * K positions of the kernel, P positions of the output. Weights are read in bands of rows, columns
  * are made for a band of positions. A kernel of one element needs no columns: x is them already.
  */
-#include <cblas.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "verify/conv.h"
+#include "verify/blas.h"
 
 /* So many bytes of columns are still in a cache when they are multiplied; measured with resnet18.
  */
@@ -85,9 +85,9 @@ static void multiply(const struct product *p, const float *columns, int64_t stri
                      int64_t row, int64_t n, int64_t at, int64_t m) {
     const struct ckpt_conv *const v = p->v;
     float *const y = ckpt_array_f32(p->c->out) + (sample * v->cout + row) * v->positions_out + at;
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)n, (int)m, (int)p->depth, 1,
-                ckpt_array_f32(&p->band), (int)p->depth, columns, (int)stride, 0, y,
-                (int)v->positions_out);
+    ckpt_blas_sgemm(CKPT_BLAS_ROWS, CKPT_BLAS_ROWS, (int)n, (int)m, (int)p->depth, 1,
+                    ckpt_array_f32(&p->band), (int)p->depth, columns, (int)stride, 0, y,
+                    (int)v->positions_out);
 }
 
 static int read_band(const struct product *p, int64_t row, int64_t n, struct ckpt_err *err) {

@@ -5,10 +5,10 @@
  *
  * P positions of the input.
  */
-#include <cblas.h>
 
 #include "base/cleanup.h"
 #include "verify/conv.h"
+#include "verify/blas.h"
 
 static void advance(const int64_t *size, int64_t *index) {
     for (int d = 3; d-- > 0;) {
@@ -50,10 +50,10 @@ static int multiply(struct ckpt_call *c, const struct ckpt_conv *v, int64_t s, i
                                       ckpt_array_f32(band), err);
         if (rc < 0)
             return rc;
-        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)depth, (int)v->positions_in,
-                    (int)n, 1, ckpt_array_f32(band), (int)depth, x + first * v->positions_in,
-                    (int)v->positions_in, first > 0 ? 1 : 0, ckpt_array_f32(columns),
-                    (int)v->positions_in);
+        ckpt_blas_sgemm(CKPT_BLAS_COLUMNS, CKPT_BLAS_ROWS, (int)depth, (int)v->positions_in, (int)n,
+                        1, ckpt_array_f32(band), (int)depth, x + first * v->positions_in,
+                        (int)v->positions_in, first > 0 ? 1 : 0, ckpt_array_f32(columns),
+                        (int)v->positions_in);
     }
     return ckpt_exec_check(c->exec, err);
 }

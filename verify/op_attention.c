@@ -7,7 +7,6 @@
  * mask is broadcast to [N..., L, S]: floats are added, booleans say where to look. A row that may
  * look nowhere gives zeros, as in PyTorch.
  */
-#include <cblas.h>
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/size.h"
 #include "verify/op.h"
+#include "verify/blas.h"
 
 struct attention {
     struct ckpt_array q, k, v, mask;
@@ -195,7 +195,7 @@ static void attend(const struct attention *a, int64_t head, float *scores, float
     const float *const v = ckpt_array_f32(&a->v) + shared * a->s * a->width;
     const int64_t offset = mask_offset(a, head);
     if (e > 0)
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, l, s, e, 1, q, e, k, e, 0, scores, s);
+        ckpt_blas_sgemm(CKPT_BLAS_ROWS, CKPT_BLAS_COLUMNS, l, s, e, 1, q, e, k, e, 0, scores, s);
     else
         memset(scores, 0, (size_t)(a->l * a->s) * sizeof(*scores));
     for (int64_t i = 0; i < a->l; i++) {
@@ -204,8 +204,8 @@ static void attend(const struct attention *a, int64_t head, float *scores, float
         if (sums)
             sums[i] = (float)sum;
     }
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, l, width, s, 1, scores, s, v, width, 0,
-                out + head * a->l * a->width, width);
+    ckpt_blas_sgemm(CKPT_BLAS_ROWS, CKPT_BLAS_ROWS, l, width, s, 1, scores, s, v, width, 0,
+                    out + head * a->l * a->width, width);
 }
 
 /* ---- all heads ---- */

@@ -10,7 +10,6 @@
  * The steps of the second direction run from the last to the first. An LSTM with projections has a
  * fifth parameter, w_hr [p, h], by which each step's h becomes a state of p elements.
  */
-#include <cblas.h>
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -18,6 +17,7 @@
 #include "base/cleanup.h"
 #include "base/size.h"
 #include "verify/op.h"
+#include "verify/blas.h"
 
 /* One unit: x and h are its gates, `gate` elements apart, from the input and from the state. */
 typedef void step_fn(const float *x, const float *h, int64_t gate, float *hidden, float *cell);
@@ -151,8 +151,8 @@ static void affine(const float *x, int64_t rows, const struct ckpt_array *w,
         for (int i = 0; i < n; i++)
             y[r * n + i] = bias->store ? ckpt_array_f32(bias)[i] : 0;
     if (rows > 0 && n > 0 && in > 0)
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)rows, n, in, 1, x, in,
-                    ckpt_array_f32(w), in, 1, y, n);
+        ckpt_blas_sgemm(CKPT_BLAS_ROWS, CKPT_BLAS_COLUMNS, (int)rows, n, in, 1, x, in,
+                        ckpt_array_f32(w), in, 1, y, n);
 }
 
 /* All units of all rows, one step. from_x, from_h: [B, gates * h]. */

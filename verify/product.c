@@ -9,12 +9,12 @@
  */
 #include "verify/product.h"
 
-#include <cblas.h>
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "verify/blas.h"
 
 /* ---- a parameter ---- */
 
@@ -33,11 +33,11 @@ struct streamed {
 static void multiply_band(const struct streamed *s, const float *band, int64_t first, int64_t n) {
     const int rows = (int)s->rows, in = (int)s->in, out = (int)s->out, width = (int)n;
     if (s->w->in_out)
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, rows, out, width, 1, s->x + first,
-                    in, band, out, 1, s->y, out);
+        ckpt_blas_sgemm(CKPT_BLAS_ROWS, CKPT_BLAS_ROWS, rows, out, width, 1, s->x + first, in, band,
+                        out, 1, s->y, out);
     else
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows, width, in, 1, s->x, in, band, in,
-                    0, s->y + first, out);
+        ckpt_blas_sgemm(CKPT_BLAS_ROWS, CKPT_BLAS_COLUMNS, rows, width, in, 1, s->x, in, band, in,
+                        0, s->y + first, out);
 }
 
 int ckpt_product_param(const struct ckpt_call *c, const float *x, int64_t rows,
@@ -69,7 +69,7 @@ int ckpt_product_param(const struct ckpt_call *c, const float *x, int64_t rows,
 /* A matrix in memory, as BLAS takes it: x(i, k) = data[i * ld + k], or [k * ld + i] if transposed.
  */
 struct side {
-    CBLAS_TRANSPOSE transpose;
+    enum ckpt_blas_order order;
     int ld;
 };
 
@@ -81,10 +81,10 @@ static bool rows_lie_dense(int64_t rows, int64_t cols, int64_t row_step, int64_t
 
 static bool blas_takes(const struct ckpt_array *a, struct side *s) {
     const int64_t *const shape = &a->shape[a->ndim - 2], *const stride = &a->stride[a->ndim - 2];
-    s->transpose = CblasNoTrans;
+    s->order = CKPT_BLAS_ROWS;
     if (rows_lie_dense(shape[0], shape[1], stride[0], stride[1], &s->ld))
         return true;
-    s->transpose = CblasTrans;
+    s->order = CKPT_BLAS_COLUMNS;
     return rows_lie_dense(shape[1], shape[0], stride[1], stride[0], &s->ld);
 }
 
@@ -115,11 +115,11 @@ static void multiply_rows(const struct pair *p) {
     const int m = (int)p->m, n = (int)p->n, k = (int)p->k;
     const void *const a = p->at_a, *const b = p->at_b;
     if (p->a->dtype == CKPT_DT_F32)
-        cblas_sgemm(CblasRowMajor, p->sa.transpose, p->sb.transpose, m, n, k, 1, a, p->sa.ld, b,
-                    p->sb.ld, 0, (float *)(void *)p->to, n);
+        ckpt_blas_sgemm(p->sa.order, p->sb.order, m, n, k, 1, a, p->sa.ld, b, p->sb.ld, 0,
+                        (float *)(void *)p->to, n);
     else if (p->a->dtype == CKPT_DT_F64)
-        cblas_dgemm(CblasRowMajor, p->sa.transpose, p->sb.transpose, m, n, k, 1, a, p->sa.ld, b,
-                    p->sb.ld, 0, (double *)(void *)p->to, n);
+        ckpt_blas_dgemm(p->sa.order, p->sb.order, m, n, k, 1, a, p->sa.ld, b, p->sb.ld, 0,
+                        (double *)(void *)p->to, n);
     else
         multiply_i64(p);
 }

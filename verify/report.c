@@ -4,11 +4,11 @@
  */
 #include "verify/report.h"
 
-#include <cblas.h>
 #include <string.h>
 
 #include "verify/graph_params.h"
 #include "verify/report_put.h"
+#include "verify/blas.h"
 
 /* ---- texts ---- */
 
@@ -47,8 +47,8 @@ static void put_head(struct ckpt_report_out *w, const struct ckpt_verification *
     ckpt_put_string(w, "dialect", v->model->dialect);
     ckpt_put_end(w);
     ckpt_put_begin(w, "blas");
-    ckpt_put_string(w, "core", openblas_get_corename());
-    ckpt_put_string(w, "config", openblas_get_config());
+    ckpt_put_string(w, "core", ckpt_blas_core());
+    ckpt_put_string(w, "config", ckpt_blas_config());
     ckpt_put_u64(w, "threads", 1);
     ckpt_put_end(w);
     ckpt_put_begin(w, "tolerance");

@@ -1,19 +1,17 @@
 /* The forward checker's order of work: bytes, layers, the whole model; then the report. */
 #include "verify/verify.h"
 
-#include <cblas.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "verify/run.h"
+#include "verify/blas.h"
 
 #define BAND_MAX ((uint64_t)64 << 20)
-#define BLAS_ROOM ((size_t)160 << 20)
 
 static void verification_fini(struct ckpt_verification *v) {
     free(v->layer.at);
@@ -96,28 +94,14 @@ static void note_changed_source(struct ckpt_verification *v) {
                     file->name);
 }
 
-/* Without room for its work buffer OpenBLAS asks for it again and again, and never gives up. */
-static int check_blas_room(struct ckpt_err *err) {
-    void *const room = mmap(NULL, BLAS_ROOM, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (room == MAP_FAILED)
-        return ckpt_fail(err, -ENOMEM,
-                         "the limit on address space (ulimit -v) leaves no room for the %zu MiB in "
-                         "which OpenBLAS multiplies: raise it",
-                         BLAS_ROOM >> 20);
-    munmap(room, BLAS_ROOM);
-    return 0;
-}
-
 int ckpt_verify_run(struct ckpt_reader *r, const struct ckpt_model *m,
                     const struct ckpt_verify_options *options, struct ckpt_str *report,
                     enum ckpt_status *status, struct ckpt_err *err) {
     CKPT_AUTO(verification)
     struct ckpt_verification v = {.model = m, .options = options, .reader = r};
-    int rc = check_blas_room(err);
+    int rc = ckpt_blas_load(err);
     if (rc < 0)
         return rc;
-    openblas_set_num_threads(1); /* more threads change the last digits on some kernels */
     start_exec(&v);
     rc = run_parts(&v, err);
     if (rc < 0)

@@ -18,7 +18,7 @@ OWNERS = [
     (r"zip\.h|zlib\.h|zstd.*\.h|bzlib\.h|blosc.*\.h", r"formats/.*"),
     (r"pcre2\.h", r"adapters/.*"),
     (r"cjson/.*|cJSON\.h", r"adapters/.*"),
-    (r"cblas.*\.h|openblas.*\.h|lapack.*\.h", r"verify/.*"),
+    (r"cblas.*\.h|openblas.*\.h|lapack.*\.h", r"verify/blas\.c"),
     (r"sha.*\.h|md5\.h", r"fs/.*"),
     (r"cmocka\.h", r"mount-tests/.*"),
 ]
