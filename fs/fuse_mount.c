@@ -32,7 +32,7 @@
 #define WAKE SIGUSR2 /* interrupts the main thread's wait; does nothing else */
 
 struct ckpt_mount {
-    struct ckpt_session *session;
+    struct ckpt_fuse_server server;
     const char *absolute;
     struct fuse_session *fuse;
     bool mounted, has_minder;
@@ -116,15 +116,17 @@ int ckpt_mount_new(struct ckpt_session *s, const char *source, const char *absol
         fuse_opt_free_args(&args);
         return ckpt_fail_memory(err, "mounting");
     }
-    m->session = s;
+    m->server.session = s;
     m->absolute = absolute;
-    m->fuse = fuse_session_new(&args, &ckpt_fuse_ops, sizeof ckpt_fuse_ops, s);
+    m->fuse = fuse_session_new(&args, &ckpt_fuse_ops, sizeof ckpt_fuse_ops, &m->server);
     fuse_opt_free_args(&args);
     if (!m->fuse)
         return ckpt_fail_memory(err, "mounting");
     rc = ckpt_signals_catch(err); /* one that ended us from here on would leave a dead mount */
     if (rc == 0)
         rc = mount_quietly(m, err);
+    if (rc == 0)
+        rc = ckpt_fuse_init_attach(&m->server, m->fuse, err);
     if (rc == 0 && ckpt_signals_waiting())
         rc = ckpt_fail(err, -EINTR, "interrupted while mounting");
     if (rc == 0)
@@ -190,7 +192,7 @@ static int serve_threads(struct ckpt_mount *m) {
     struct fuse_loop_config *config = fuse_loop_cfg_create();
     if (!config)
         return -ENOMEM;
-    const unsigned threads = thread_count(m->session->options);
+    const unsigned threads = thread_count(m->server.session->options);
     fuse_loop_cfg_set_clone_fd(config, 1);
     fuse_loop_cfg_set_max_threads(config, threads);
     fuse_loop_cfg_set_idle_threads(config, threads < IDLE_THREADS ? threads : IDLE_THREADS);
@@ -200,12 +202,12 @@ static int serve_threads(struct ckpt_mount *m) {
 }
 
 int ckpt_mount_serve(struct ckpt_mount *m, struct ckpt_err *err) {
-    const struct ckpt_options *o = m->session->options;
+    const struct ckpt_options *o = m->server.session->options;
     const int rc =
         o->single_thread || o->threads == 1 ? fuse_session_loop(m->fuse) : serve_threads(m);
     atomic_store(&m->done, true);
     /* Parked reads hold requests: they must be answered while the session is there. */
-    ckpt_computed_stop(m->session->report);
+    ckpt_computed_stop(m->server.session->report);
     return rc < 0 ? ckpt_fail(err, rc, "serving ended: %s", strerror(-rc)) : 0;
 }
 

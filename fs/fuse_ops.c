@@ -13,12 +13,6 @@
 
 #define BLOCK_SIZE 4096u
 #define BEST_READ (1 << 20) /* st_blksize: cp and cat take it as their buffer's size */
-#define BACKGROUND 64       /* parked reads of verify.json must not starve read-ahead */
-
-static void init(void *userdata, struct fuse_conn_info *conn) {
-    (void)userdata;
-    conn->max_background = BACKGROUND;
-}
 
 static void fill_file(struct ckpt_session *s, const struct ckpt_vfile *f, struct stat *st) {
     const uint64_t size = ckpt_vfile_size(f);
@@ -249,7 +243,7 @@ static void statfs_(fuse_req_t req, fuse_ino_t ino) {
 }
 
 const struct fuse_lowlevel_ops ckpt_fuse_ops = {
-    .init = init,
+    .init = ckpt_fuse_init,
     .lookup = lookup,
     .getattr = getattr,
     .opendir = opendir_,

@@ -9,9 +9,27 @@
 /* What is there never changes: the kernel may keep what it knows. */
 #define CKPT_FUSE_FOREVER 1e9 /* seconds */
 
-static inline struct ckpt_session *ckpt_fuse_session(fuse_req_t req) {
+/* What a mount's requests share: libfuse's userdata. */
+struct ckpt_fuse_server {
+    struct ckpt_session *session;
+    /* fuse_init.c: */
+    uint64_t init_unique, offered; /* of the INIT request */
+    uint64_t features;             /* CKPT_INIT_..., as agreed with the kernel */
+    bool has_begun;                /* INIT is answered, and all of this immutable */
+};
+
+static inline struct ckpt_fuse_server *ckpt_fuse_server(fuse_req_t req) {
     return fuse_req_userdata(req);
 }
+
+static inline struct ckpt_session *ckpt_fuse_session(fuse_req_t req) {
+    return ckpt_fuse_server(req)->session;
+}
+
+/* After fuse_session_mount, before the loop; the server is the session's userdata. */
+int ckpt_fuse_init_attach(struct ckpt_fuse_server *server, struct fuse_session *fuse,
+                          struct ckpt_err *err) CKPT_CHECKED;
+void ckpt_fuse_init(void *userdata, struct fuse_conn_info *conn);
 
 extern const struct fuse_lowlevel_ops ckpt_fuse_ops;
 

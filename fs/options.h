@@ -30,7 +30,7 @@ struct ckpt_options {
     int device; /* 0, the CPU: another is refused rather than quietly replaced by it */
     uint64_t cache;
     unsigned threads; /* 0: as many as cores, at most 8 */
-    bool single_thread, direct_io, list_all;
+    bool single_thread, direct_io, passthrough, list_all;
     bool allow_other, allow_root, auto_unmount, foreground;
     const char *fsname; /* NULL: SOURCE as given */
     uid_t uid;

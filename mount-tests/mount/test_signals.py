@@ -6,26 +6,6 @@ from mounted import *
 A1 = fixture("a1", "a1_full.pt")
 
 
-def daemon_of(directory):
-    """The process that serves a mount point: the one that has it as its last argument."""
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            args = read("/proc", pid, "cmdline").split(b"\0")
-        except OSError:
-            continue
-        if directory.encode() in args and b"mount.ckpt" in args[0]:
-            return int(pid)
-    raise AssertionError("no daemon found")
-
-
-def wait(condition, what, seconds=20):
-    for _ in range(seconds * 20):
-        if condition():
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"not within {seconds} s: {what}")
-
-
 def gone(pid):
     try:
         return read("/proc", str(pid), "stat").rsplit(b")", 1)[1].split()[0] == b"Z"

@@ -1,0 +1,121 @@
+/*
+ * What is settled once, when the kernel says INIT: which features the mount uses.
+ *
+ * libfuse answers INIT itself. From 3.17 on it knows every feature that we want; before, those that
+ * have their bits in flags2 are beyond its API. So there we stand between it and the device, where
+ * it lets us (fuse_session_custom_io), see the request pass, and add to the reply:
+ *
+ *     /dev/fuse --INIT--> see() --> libfuse --> ckpt_fuse_init: choose
+ *               <--INIT-- pass() <-- libfuse
+ *
+ * All other messages go through as they are. Until INIT is answered there is one thread and one
+ * request, and libfuse starts other threads later: so nothing here needs a lock. libfuse 3.14 goes
+ * on giving each thread a clone of the device. That is not so from 3.17 on, one more reason for
+ * using its own API there.
+ */
+#include "fs/fuse_server.h"
+
+#include <linux/fuse.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "fs/init_flags.h"
+
+#define BACKGROUND 64 /* parked reads of verify.json must not starve read-ahead */
+
+#ifdef FUSE_CAP_PASSTHROUGH
+
+int ckpt_fuse_init_attach(struct ckpt_fuse_server *server, struct fuse_session *fuse,
+                          struct ckpt_err *err) {
+    (void)server, (void)fuse, (void)err;
+    return 0;
+}
+
+static uint64_t offered(const struct ckpt_fuse_server *server, const struct fuse_conn_info *conn) {
+    (void)server;
+    const uint64_t mmap = conn->capable_ext & FUSE_CAP_DIRECT_IO_ALLOW_MMAP;
+    const uint64_t through = conn->capable_ext & FUSE_CAP_PASSTHROUGH;
+    return (mmap ? CKPT_INIT_ALLOW_MMAP : 0) | (through ? CKPT_INIT_PASSTHROUGH : 0);
+}
+
+static void want(struct fuse_conn_info *conn, uint64_t capability) {
+    fuse_set_feature_flag(conn, capability); /* only if it is offered */
+}
+
+static void ask_for(struct fuse_conn_info *conn, uint64_t flags) {
+    if (flags & CKPT_INIT_ALLOW_MMAP)
+        want(conn, FUSE_CAP_DIRECT_IO_ALLOW_MMAP);
+    if (flags & CKPT_INIT_PASSTHROUGH) {
+        want(conn, FUSE_CAP_PASSTHROUGH);
+        conn->max_backing_stack_depth = 1;
+    }
+}
+
+#else
+
+/* From the device to libfuse. */
+static ssize_t see(int fd, void *buf, size_t size, void *userdata) {
+    struct ckpt_fuse_server *const server = userdata;
+    const ssize_t n = read(fd, buf, size);
+    if (n > 0 && !server->has_begun)
+        ckpt_init_offered(buf, (size_t)n, &server->init_unique, &server->offered);
+    return n;
+}
+
+/* What libfuse sends begins with an iovec of the header. */
+static bool is_init_reply(const struct ckpt_fuse_server *server, const struct iovec *iov,
+                          int count) {
+    const struct fuse_out_header *const head = iov[0].iov_base;
+    return !server->has_begun && count == 2 && head->unique == server->init_unique &&
+           head->error == 0;
+}
+
+/* From libfuse to the device. */
+static ssize_t pass(int fd, struct iovec *iov, int count, void *userdata) {
+    struct ckpt_fuse_server *const server = userdata;
+    if (is_init_reply(server, iov, count))
+        server->has_begun = ckpt_init_patch(iov[1].iov_base, iov[1].iov_len, server->features);
+    return writev(fd, iov, count);
+}
+
+int ckpt_fuse_init_attach(struct ckpt_fuse_server *server, struct fuse_session *fuse,
+                          struct ckpt_err *err) {
+    (void)server; /* is the session's userdata */
+    const struct fuse_custom_io io = {.read = see, .writev = pass};
+    const int rc = fuse_session_custom_io(fuse, &io, fuse_session_fd(fuse));
+    return rc == 0 ? 0 : ckpt_fail_memory(err, "mounting");
+}
+
+static uint64_t offered(const struct ckpt_fuse_server *server, const struct fuse_conn_info *conn) {
+    (void)conn;
+    return server->offered;
+}
+
+static void want(struct fuse_conn_info *conn, unsigned capability) {
+    conn->want |= conn->capable & capability;
+}
+
+static void ask_for(struct fuse_conn_info *conn, uint64_t flags) {
+    (void)conn, (void)flags; /* pass() does */
+}
+
+#endif
+
+static void say(const char *what) {
+    if (what)
+        ckpt_log("%s", what);
+}
+
+void ckpt_fuse_init(void *userdata, struct fuse_conn_info *conn) {
+    struct ckpt_fuse_server *const server = userdata;
+    const struct ckpt_options *const o = server->session->options;
+    const struct ckpt_init_choice choice =
+        ckpt_init_choose(offered(server, conn), o->direct_io, o->passthrough);
+    say(choice.no_mmap);
+    say(choice.no_passthrough);
+    server->features = choice.flags;
+    ask_for(conn, choice.flags);
+    want(conn, FUSE_CAP_EXPORT_SUPPORT); /* NFS: lookup knows "." and ".." */
+    conn->max_background = BACKGROUND;
+}
