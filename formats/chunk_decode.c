@@ -100,6 +100,14 @@ int ckpt_chunk_decode(struct ckpt_decoded *d, uint64_t part, uint8_t *out,
     return rc ? fail_in_chunk(c, part, err) : 0;
 }
 
+static int read_plain(const void *codec, const struct ckpt_stored *value, uint8_t *out,
+                      const struct ckpt_stop *stop, struct ckpt_err *err) {
+    (void)codec;
+    return ckpt_stored_read(value, out, stop, err);
+}
+
+const struct ckpt_chunk_ops ckpt_chunk_plain_ops = {.decode = read_plain};
+
 /* --- forwards --------------------------------------------------------------------------------- */
 
 struct decoder {

@@ -13,5 +13,7 @@ int ckpt_chunk_locate(struct ckpt_chunk *c, uint64_t part, struct ckpt_stored *o
 int ckpt_chunk_decode(struct ckpt_decoded *d, uint64_t part, uint8_t *out,
                       const struct ckpt_stop *stop, struct ckpt_err *err) CKPT_CHECKED;
 extern const struct ckpt_decoded_stream ckpt_chunk_stream;
+/* Of chunks whose stored bytes are the elements: what can't be mapped is read. */
+extern const struct ckpt_chunk_ops ckpt_chunk_plain_ops;
 
 #endif

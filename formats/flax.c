@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "formats/chunk_grid.h"
+#include "formats/chunk_decode.h"
 #include "formats/directory.h"
 #include "formats/msgpack.h"
 #include "formats/orbax.h"
@@ -88,12 +88,6 @@ static int add_array(struct flax *f, struct ckpt_path path, const struct ckpt_ms
 
 /* --- arrays in pieces ------------------------------------------------------------------------- */
 
-static int copy_piece(const void *codec, const struct ckpt_stored *value, uint8_t *out,
-                      const struct ckpt_stop *stop, struct ckpt_err *err) {
-    (void)codec;
-    return ckpt_stored_read(value, out, stop, err);
-}
-
 /* The member of that number in a map of "0", "1", ...: an array, or NULL. */
 static const struct ckpt_msgpack_array *numbered(const struct ckpt_value *map, size_t i) {
     char key[24];
@@ -159,7 +153,6 @@ static int fill_grid(const struct flax *f, struct ckpt_chunk_grid *g, const stru
 static int make_grid(const struct flax *f, const struct ckpt_value *map, struct ckpt_text dtype,
                      struct ckpt_tensor *t) {
     static const uint8_t fill[CKPT_ZARR_ELEMENT_MAX];
-    static const struct ckpt_chunk_ops ops = {.decode = copy_piece};
     if (map->seq.n / 2 > CKPT_LIMIT_MSGPACK_PIECES)
         return ckpt_fail(f->it->err, -E2BIG, "it is in more than %u pieces (limit of pieces)",
                          CKPT_LIMIT_MSGPACK_PIECES);
@@ -178,7 +171,7 @@ static int make_grid(const struct flax *f, const struct ckpt_value *map, struct 
                                   .fill = fill,
                                   .chunks = chunks,
                                   .nchunks = map->seq.n / 2,
-                                  .ops = &ops,
+                                  .ops = &ckpt_chunk_plain_ops,
                                   .is_plain = true};
     int rc = fill_grid(f, g, map, numbers, dtype);
     if (rc == 0)

@@ -113,6 +113,14 @@ int torch_stream_blob(struct torch_stream *s, struct torch_record *record,
 int torch_tensor_add(struct torch_reader *r, struct ckpt_path path, const struct torch_tensor *t,
                      int32_t module, struct ckpt_err *err) CKPT_CHECKED;
 
+/* The two halves of it: t as a tensor of the checkpoint, whose storage is listed; and listing it.
+ */
+int torch_tensor_describe(struct torch_reader *r, struct ckpt_path path,
+                          const struct torch_tensor *t, struct ckpt_tensor *out,
+                          struct ckpt_err *err) CKPT_CHECKED;
+int torch_tensor_enter(struct ckpt_checkpoint *c, const struct ckpt_tensor *t,
+                       struct ckpt_err *err) CKPT_CHECKED;
+
 /* torch_scan.c: what lies below a value. */
 enum torch_mark {
     TORCH_UNKNOWN,

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "formats/directory.h"
 #include "formats/pickle_make.h"
+#include "formats/torch_dcp_join.h"
 
 /*
  * Directories of torch.distributed.checkpoint:
@@ -20,25 +21,26 @@
  *                                             offset, length}}
  *     __R_N.distcp     items one behind the other, each a complete archive of torch.save
  *
- * An item is a value or one chunk of a tensor. Tensors of several chunks would have to be put
- * together from them; these are listed as unsupported, and everything else is served in place.
+ * An item is a value or one chunk of a tensor. It is served in place, and a tensor of several
+ * chunks as a grid of them (torch_dcp_join.h).
  */
 
 #define METADATA ".metadata"
-#define MANY_CHUNKS                                                                                \
-    "lies in several chunks, one a rank; torch.distributed.checkpoint.format_utils."               \
-    "dcp_to_torch_save joins them"
+#define TRANSFORMED "is compressed or otherwise transformed in its shard"
+#define NO_ITEM SIZE_MAX
 
 struct item {
     struct ckpt_text file;
     uint64_t offset, length;
-    uint64_t chunks; /* entries of storage_data for its name */
+    const struct ckpt_value *at; /* of a chunk: the offsets of its first element in the tensor */
+    size_t next;                 /* the next item of that name, or NO_ITEM */
     bool transformed;
 };
 
 struct shard {
     struct ckpt_file *file;
-    uint64_t unread; /* bytes that no item has taken yet: items don't overlap */
+    const struct ckpt_store_file *noted; /* the same, as a grid's chunks know it */
+    uint64_t unread;                     /* bytes that no item has taken yet: items don't overlap */
 };
 
 struct dcp {
@@ -104,12 +106,13 @@ static bool take_natural(const struct ckpt_value *v, uint64_t *out) {
     return true;
 }
 
-/* Adds an entry of storage_data to the item of its name. */
+/* Adds an entry of storage_data to those of its name. */
 static int add_item(struct dcp *d, const struct ckpt_value *index, const struct ckpt_value *info) {
     const struct ckpt_value *name = attribute(index, "fqn");
     const struct ckpt_value *file = attribute(info, "relative_path");
     const struct ckpt_value *transforms = attribute(info, "transform_descriptors");
-    struct item item = {.chunks = 1,
+    struct item item = {.at = attribute(index, "offset"),
+                        .next = NO_ITEM,
                         .transformed = transforms && transforms->kind != CKPT_VALUE_NONE};
     size_t known;
     if (!pickle_is(name, CKPT_VALUE_STR) || !pickle_is(file, CKPT_VALUE_STR) ||
@@ -123,11 +126,13 @@ static int add_item(struct dcp *d, const struct ckpt_value *index, const struct 
         return fail_memory(d);
     const int rc = ckpt_strmap_add(&d->by_name, name->text, d->n, &known);
     if (rc == -EEXIST) {
-        d->items[known].chunks++;
-        return 0;
+        item.next = d->items[known].next;
+        d->items[known].next = d->n;
+    } else if (rc) {
+        return fail_memory(d);
     }
     d->items[d->n++] = item;
-    return rc ? fail_memory(d) : 0;
+    return 0;
 }
 
 /* The dict of that attribute of the Metadata object. */
@@ -187,8 +192,12 @@ static int open_shard(struct dcp *d, struct ckpt_text name, struct shard **out) 
         !ckpt_array_grow(&d->shards, d->nshards, &d->shards_cap, sizeof *d->shards) ||
         ckpt_strmap_add(&d->by_file, name, d->nshards, NULL))
         return fail_memory(d);
+    struct ckpt_store_file *const noted = ckpt_store_file_note(&d->c->arena, d->directory, name.s);
+    if (!noted)
+        return fail_memory(d);
+    noted->mapping->file = f;
     *out = &d->shards[d->nshards++];
-    **out = (struct shard){f, f->size};
+    **out = (struct shard){f, noted, f->size};
     return 0;
 }
 
@@ -207,11 +216,11 @@ static int check_whole(struct dcp *d, const struct ckpt_value *meta, const struc
                             "tensor has");
 }
 
-static int read_item(struct dcp *d, const struct item *item, const struct ckpt_value *meta,
-                     struct ckpt_path path) {
+/* The item's archive; the reader, which is new, is to be freed in either case. */
+static int open_item(struct dcp *d, const struct item *item, struct torch_reader *r,
+                     const struct ckpt_store_file **noted, struct ckpt_value **out) {
     struct shard *shard = NULL;
-    struct ckpt_value *v = NULL;
-    int rc = open_shard(d, item->file, &shard);
+    const int rc = open_shard(d, item->file, &shard);
     if (rc)
         return rc;
     if (item->length > shard->unread)
@@ -220,13 +229,60 @@ static int read_item(struct dcp *d, const struct item *item, const struct ckpt_v
                          (unsigned long long)item->length, (unsigned long long)item->offset,
                          shard->file->name);
     shard->unread -= item->length;
-    CKPT_AUTO(torch_reader)
-    struct torch_reader r = {.c = d->c, .options = d->options, .file = shard->file};
-    rc = torch_zip_object(&r, item->offset, item->length, &v, d->err);
+    *noted = shard->noted;
+    *r = (struct torch_reader){.c = d->c, .options = d->options, .file = shard->file};
+    return torch_zip_object(r, item->offset, item->length, out, d->err);
+}
+
+static int read_item(struct dcp *d, const struct item *item, const struct ckpt_value *meta,
+                     struct ckpt_path path) {
+    CKPT_AUTO(torch_reader) struct torch_reader r = {0};
+    const struct ckpt_store_file *noted;
+    struct ckpt_value *v = NULL;
+    int rc = open_item(d, item, &r, &noted, &v);
     if (rc == 0)
         rc = check_whole(d, meta, v);
     return rc ? rc : torch_tree_add(&r, path, v, d->err);
 }
+
+/* --- tensors of several chunks ---------------------------------------------------------------- */
+
+static int read_chunk(struct dcp *d, const struct item *item, struct ckpt_path path,
+                      struct torch_chunk *out) {
+    CKPT_AUTO(torch_reader) struct torch_reader r = {0};
+    struct ckpt_value *v = NULL;
+    int rc = open_item(d, item, &r, &out->file, &v);
+    if (rc)
+        return rc;
+    if (v->kind != CKPT_PICKLE_TENSOR)
+        return ckpt_fail(d->err, -EINVAL, "a chunk of it is no tensor");
+    const struct torch_tensor *const t = v->format;
+    if (t->unsupported && !t->error)
+        return ckpt_fail(d->err, -ENOTSUP, "%s", t->unsupported);
+    out->at = item->at;
+    return torch_tensor_describe(&r, path, t, &out->tensor, d->err);
+}
+
+/* Ranks for which nothing was left have chunks without elements, which are passed over. */
+static int read_chunks(struct dcp *d, size_t first, const struct ckpt_value *meta,
+                       struct ckpt_path path) {
+    size_t n = 0, cap = 0;
+    CKPT_AUTO(free) struct torch_chunk *chunk = NULL;
+    for (size_t i = first; i != NO_ITEM; i = d->items[i].next) {
+        if (!ckpt_array_grow(&chunk, n, &cap, sizeof *chunk))
+            return fail_memory(d);
+        const int rc = d->items[i].transformed ? ckpt_fail(d->err, -ENOTSUP, TRANSFORMED)
+                                               : read_chunk(d, &d->items[i], path, &chunk[n]);
+        if (rc)
+            return rc;
+        n += ckpt_tensor_count(&chunk[n].tensor) > 0;
+    }
+    struct ckpt_tensor whole = {.path = path, .module = -1, .key = chunk[0].tensor.key};
+    const int rc = torch_dcp_join(d->c, chunk, n, attribute(meta, "size"), &whole, d->err);
+    return rc ? rc : torch_tensor_enter(d->c, &whole, d->err);
+}
+
+/* --- all of them ------------------------------------------------------------------------------ */
 
 static int leave_out(struct dcp *d, struct ckpt_path path, const char *reason) {
     const struct ckpt_text text = ckpt_text_copy(&d->c->arena, reason, strlen(reason));
@@ -253,11 +309,13 @@ static int add_entry(struct dcp *d, const struct ckpt_value *name, const struct 
         return miss(d, name, path);
     }
     const struct item *item = &d->items[at];
-    if (item->chunks > 1 && is_of_class(meta, ".TensorStorageMetadata"))
-        return leave_out(d, path, MANY_CHUNKS);
-    if (item->transformed)
-        return leave_out(d, path, "is compressed or otherwise transformed in its shard");
-    rc = read_item(d, item, meta, path);
+    if (item->next != NO_ITEM && is_of_class(meta, ".TensorStorageMetadata"))
+        rc = read_chunks(d, at, meta, path);
+    else
+        rc = item->transformed ? ckpt_fail(d->err, -ENOTSUP, TRANSFORMED)
+                               : read_item(d, item, meta, path);
+    if (rc == -ENOTSUP) /* sound, but not to be served */
+        return leave_out(d, path, d->err->text);
     return rc ? miss(d, name, path) : 0;
 }
 

@@ -112,25 +112,36 @@ static int leave_out(struct torch_reader *r, struct ckpt_path path, const char *
     return 0;
 }
 
+int torch_tensor_describe(struct torch_reader *r, struct ckpt_path path,
+                          const struct torch_tensor *t, struct ckpt_tensor *out,
+                          struct ckpt_err *err) {
+    *out = (struct ckpt_tensor){.path = path, .module = -1, .key = join(&r->c->arena, path)};
+    return out->key.s ? convert(r, t, out, err) : ckpt_fail_memory(err, "reading tensors");
+}
+
+int torch_tensor_enter(struct ckpt_checkpoint *c, const struct ckpt_tensor *t,
+                       struct ckpt_err *err) {
+    if (c->ntensors >= CKPT_LIMIT_TENSORS)
+        return ckpt_fail(err, -E2BIG, "more than %u tensors (limit of tensors)",
+                         CKPT_LIMIT_TENSORS);
+    struct ckpt_tensor *slot = ckpt_checkpoint_add_tensor(c);
+    if (!slot)
+        return ckpt_fail_memory(err, "reading tensors");
+    *slot = *t;
+    return 0;
+}
+
 int torch_tensor_add(struct torch_reader *r, struct ckpt_path path, const struct torch_tensor *t,
                      int32_t module, struct ckpt_err *err) {
     if (t->unsupported && !t->error)
         return leave_out(r, path, t->unsupported, err);
-    struct ckpt_tensor made = {.path = path, .module = module, .key = join(&r->c->arena, path)};
-    if (!made.key.s)
-        return ckpt_fail_memory(err, "reading tensors");
+    struct ckpt_tensor made;
     struct ckpt_err bad;
-    const int rc = convert(r, t, &made, &bad);
+    const int rc = torch_tensor_describe(r, path, t, &made, &bad);
+    made.module = module;
     if (rc && r->options->keep_going && rc != -ENOMEM)
         return leave_out(r, path, bad.text, err);
     if (rc)
         return ckpt_fail(err, rc, "%s", bad.text);
-    if (r->c->ntensors >= CKPT_LIMIT_TENSORS)
-        return ckpt_fail(err, -E2BIG, "more than %u tensors (limit of tensors)",
-                         CKPT_LIMIT_TENSORS);
-    struct ckpt_tensor *slot = ckpt_checkpoint_add_tensor(r->c);
-    if (!slot)
-        return ckpt_fail_memory(err, "reading tensors");
-    *slot = made;
-    return 0;
+    return torch_tensor_enter(r->c, &made, err);
 }

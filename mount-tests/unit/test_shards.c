@@ -138,13 +138,14 @@ static void test_two_ranks(void **state) {
     (void)state;
     struct ckpt_checkpoint *c = open_folder(FIXTURES "/pt/dcp_two", false);
     assert_string_equal(c->format, "torch-dcp");
-    assert_int_equal(c->ntensors, 1);
-    assert_string_equal(c->tensors[0].key.s, "model.b");
+    assert_int_equal(c->ntensors, 2);
+    assert_string_equal(c->tensors[0].key.s, "model.w");
     assert_int_equal(c->tensors[0].path.n, 2);
-    assert_true(c->tensors[0].blob->in_file);
-    assert_int_equal(c->nunsupported, 1);
-    assert_string_equal(c->unsupported[0].path.segment[1].s, "w");
-    assert_non_null(strstr(c->unsupported[0].text.s, "several chunks"));
+    assert_string_equal(c->tensors[0].blob->ops->kind, "grid"); /* two chunks */
+    assert_int_equal(c->tensors[0].blob->size, 4 * 3 * sizeof(float));
+    assert_string_equal(c->tensors[1].key.s, "model.b");
+    assert_true(c->tensors[1].blob->in_file);
+    assert_int_equal(c->nunsupported, 0);
     assert_int_equal(c->nvalues, 1);
     assert_int_equal(c->values[0].value->i, 7);
     ckpt_checkpoint_close(c);
