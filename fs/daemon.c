@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "fs/notify.h"
 
 #define EXIT_SYSTEM 2
 
@@ -19,8 +20,10 @@ static _Noreturn void follow(pid_t child, int fd) {
     do {
         n = read(fd, &byte, 1);
     } while (n < 0 && errno == EINTR);
-    if (n == 1)
+    if (n == 1) {
+        ckpt_notify("READY=1\nMAINPID=%ld", (long)child);
         _exit(0);
+    }
     int status = 0;
     while (waitpid(child, &status, 0) < 0 && errno == EINTR)
         continue;

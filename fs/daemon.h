@@ -7,6 +7,7 @@
  *     ckpt_daemon_fork ----fork---------> returns 0; stderr is still the terminal
  *       waits                             starts threads ...
  *       exits 0 <-----------one byte----- ckpt_daemon_ready: leaves the terminal
+ *         (and tells a service manager who serves from now on)
  *       or exits with the child's code <- main prints the error and exits
  */
 #include "base/err.h"

@@ -25,6 +25,8 @@
 #include "base/log.h"
 #include "fs/fuse_server.h"
 #include "fs/mountpoint.h"
+#include "fs/notify.h"
+#include "fs/refusal.h"
 #include "fs/signals.h"
 
 #define THREADS_MAX 8
@@ -52,8 +54,6 @@ static int add_options(struct fuse_args *args, const struct ckpt_options *o, con
         rc = rc || fuse_opt_add_opt(&list, "allow_other");
     if (o->allow_root)
         rc = rc || fuse_opt_add_opt(&list, "allow_root");
-    if (o->auto_unmount)
-        rc = rc || fuse_opt_add_opt(&list, "auto_unmount");
     rc = rc || fuse_opt_add_arg(args, "mount.ckpt") || fuse_opt_add_arg(args, "-o") ||
          fuse_opt_add_arg(args, list);
     free(list);
@@ -61,39 +61,8 @@ static int add_options(struct fuse_args *args, const struct ckpt_options *o, con
     return rc ? -ENOMEM : 0;
 }
 
-static int check_device(struct ckpt_err *err) {
-    CKPT_AUTO(fd) int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
-    if (fd >= 0)
-        return 0;
-    if (errno == EACCES || errno == EPERM)
-        return ckpt_fail(err, -EACCES, "/dev/fuse may not be opened: %s", strerror(errno));
-    if (errno == EMFILE || errno == ENFILE)
-        return ckpt_fail(err, -errno, "/dev/fuse cannot be opened: %s", strerror(errno));
-    return ckpt_fail(
-        err, -ENODEV,
-        "/dev/fuse cannot be opened: %s (modprobe fuse; a container needs the device); "
-        "--export and --cat work without it",
-        strerror(errno));
-}
-
-static bool is_refusal(const char *text) {
-    return strstr(text, "ermi") /* "Permission denied", "not permitted" */ ||
-           strstr(text, "only allowed") || strstr(text, "no write access");
-}
-
-/* The first line of what libfuse and fusermount3 had to say, without their names. */
-static int fail_mount(int said, const char *absolute, struct ckpt_err *err) {
-    char text[512] = "";
-    const ssize_t n = pread(said, text, sizeof text - 1, 0);
-    text[n > 0 ? n : 0] = '\0';
-    text[strcspn(text, "\n")] = '\0';
-    const char *const colon = strncmp(text, "fuse", 4) == 0 ? strstr(text, ": ") : NULL;
-    const char *const why = colon ? colon + 2 : text;
-    return ckpt_fail(err, is_refusal(why) ? -EPERM : -EBUSY, "mounting on %s failed: %s", absolute,
-                     *why ? why : "no reason was given");
-}
-
-/* Both write to stderr, where we promise one line of ours: so they write into a file in memory. */
+/* libfuse and fusermount3 write to stderr, where we promise one line of ours: so they write into a
+ * file in memory. */
 static int mount_quietly(struct ckpt_mount *m, struct ckpt_err *err) {
     CKPT_AUTO(fd) int said = memfd_create("mount.ckpt", MFD_CLOEXEC);
     CKPT_AUTO(fd) int saved = dup(STDERR_FILENO);
@@ -102,12 +71,12 @@ static int mount_quietly(struct ckpt_mount *m, struct ckpt_err *err) {
     const int rc = fuse_session_mount(m->fuse, m->absolute);
     dup2(saved, STDERR_FILENO);
     m->mounted = rc == 0;
-    return rc == 0 ? 0 : fail_mount(said, m->absolute, err);
+    return rc == 0 ? 0 : ckpt_refusal_of(said, m->absolute, err);
 }
 
 int ckpt_mount_new(struct ckpt_session *s, const char *source, const char *absolute,
                    struct ckpt_mount **out, struct ckpt_err *err) {
-    int rc = check_device(err);
+    int rc = ckpt_refusal_of_device(err);
     if (rc < 0)
         return rc;
     CKPT_AUTO(mount) struct ckpt_mount *m = calloc(1, sizeof *m);
@@ -156,6 +125,7 @@ static void *mind(void *arg) {
         const int signal = ckpt_signals_next();
         if (signal == 0 || atomic_load(&m->done))
             break;
+        ckpt_notify("STOPPING=1"); /* readers may still take their time */
         const bool gently = signal == SIGTERM && !detached;
         const int rc = gently ? ckpt_mountpoint_detach(m->absolute) : 0;
         if (rc < 0)

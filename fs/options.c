@@ -301,6 +301,7 @@ static const struct row rows[] = {
     IGNORED("nonempty"),
     /* mount(8)'s own and those of /etc/fstab; the mount is read-only, nosuid, nodev anyway: */
     {"remount", NO_VALUE, set_remount, 0, NULL},
+    {"nofail", MAYBE_VALUE, set_flag, AT(nofail), NULL},
     IGNORED("ro"),
     IGNORED("rw"),
     IGNORED("defaults"),
@@ -312,7 +313,6 @@ static const struct row rows[] = {
     IGNORED("owner"),
     IGNORED("group"),
     IGNORED("_netdev"),
-    IGNORED("nofail"),
     IGNORED("comment"),
     IGNORED("suid"),
     IGNORED("nosuid"),

@@ -32,7 +32,8 @@ struct ckpt_options {
     unsigned threads; /* 0: as many as cores, at most 8 */
     bool single_thread, direct_io, passthrough, list_all;
     bool allow_other, allow_root, auto_unmount, foreground;
-    const char *fsname; /* NULL: SOURCE as given */
+    bool nofail;        /* a SOURCE that is not there is no error */
+    const char *fsname; /* NULL: SOURCE's path */
     uid_t uid;
     gid_t gid;
     mode_t umask;

@@ -1,5 +1,5 @@
-"""mount(8)'s grammar, exit codes and one-line errors; a read-only tree; mount -t ckpt."""
-import errno, os, shutil, subprocess
+"""mount(8)'s grammar, exit codes and one-line errors; a read-only tree."""
+import errno, os, subprocess
 from mounted import *
 
 A1 = fixture("a1", "a1_full.pt")
@@ -88,20 +88,6 @@ def test_values_may_hold_commas_and_backslashes():
     p = run("--inspect", "--json", "-o", r"map=^(fc\d)\.(\w{4\,6})$=>$1.x_$2", A1)
     keys = [t["key"] for t in json.loads(p.stdout)["tensors"]]
     assert keys == ["fc1.x_weight", "fc1.x_bias", "fc2.x_weight", "fc2.x_bias"], keys
-
-
-def test_mount_t_ckpt():
-    if os.geteuid() != 0 or os.path.exists("/sbin/mount.ckpt"):
-        print("     not tried: needs root and a free /sbin/mount.ckpt")
-        return
-    with Point() as d:
-        os.symlink(os.path.abspath(BINARY), "/sbin/mount.ckpt")
-        try:
-            p = subprocess.run(["mount", "-t", "ckpt", A1, d, "-o", "layout=torch"], capture_output=True, encoding="utf-8", timeout=60)
-            assert p.returncode == 0 and os.path.ismount(d), p.stderr
-            assert len(read(d, "fc1", "weight")) == 128
-        finally:
-            os.unlink("/sbin/mount.ckpt")
 
 
 def test_cat_and_inspect():
