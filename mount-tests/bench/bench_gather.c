@@ -3,8 +3,10 @@
  * median of several rounds in which all rows take turns; the output goes band by band into one
  * buffer, as the reader makes it.
  *
- *     bench_gather [ROUNDS]
+ *     bench_gather [ROUNDS]                 all rows, as a table
+ *     bench_gather --json ROUNDS VIEW       one row, its seconds as JSON
  */
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,6 +83,11 @@ static struct ckpt_walk *walk_of(struct ckpt_arena *a, const struct row *row) {
     return ckpt_walk_pack(a, &v);
 }
 
+static double out_bytes(const struct row *row, const struct ckpt_walk *w) {
+    const struct ckpt_element_map map = {.from = row->from, .to = row->to};
+    return (double)w->count * ckpt_map_out_bytes(&map, w->esize);
+}
+
 /* GB of output a second. */
 static double measure(const struct row *row, const struct ckpt_walk *w, const uint8_t *source,
                       uint8_t *band) {
@@ -92,8 +99,7 @@ static double measure(const struct row *row, const struct ckpt_walk *w, const ui
         ckpt_gather(w, &map, source, range.first, range.n, band);
         done += range.n;
     }
-    const double bytes = (double)w->count * ckpt_map_out_bytes(&map, w->esize);
-    return bytes / (cpu_seconds() - start) * 1e-9;
+    return out_bytes(row, w) / (cpu_seconds() - start) * 1e-9;
 }
 
 static double measure_memcpy(const uint8_t *source, uint8_t *band) {
@@ -114,19 +120,31 @@ static double median(double *v, int n) {
     return v[n / 2];
 }
 
-int main(int argc, char **argv) {
+/* One row by its name: the median of its seconds. */
+static int print_row(const char *view, int rounds, struct ckpt_arena *arena, const uint8_t *source,
+                     uint8_t *band) {
+    double speed[ROUNDS_MOST];
+    for (size_t i = 0; i < ROWS; i++) {
+        if (strcmp(rows[i].name, view) != 0)
+            continue;
+        const struct ckpt_walk *const walk = walk_of(arena, &rows[i]);
+        for (int round = 0; round < rounds; round++)
+            speed[round] = measure(&rows[i], walk, source, band);
+        const double rate = median(speed, rounds);
+        printf("{\"view\": \"%s\", \"seconds\": %.6f, \"gb_per_second\": %.3f, \"avx2\": %s}\n",
+               view, out_bytes(&rows[i], walk) / rate * 1e-9, rate,
+               ckpt_cpu()->avx2 ? "true" : "false");
+        return 0;
+    }
+    fprintf(stderr, "no view is called %s\n", view);
+    return 1;
+}
+
+static int print_table(int rounds, struct ckpt_arena *arena, const uint8_t *source, uint8_t *band) {
     static double speed[ROWS + 1][ROUNDS_MOST];
-    struct ckpt_arena arena = {0};
-    int rounds = argc > 1 ? atoi(argv[1]) : 7;
-    rounds = rounds < 1 ? 1 : rounds > ROUNDS_MOST ? ROUNDS_MOST : rounds;
-    uint8_t *const source = malloc(SOURCE_BYTES), *const band = malloc((size_t)BAND_LIMIT);
-    if (!source || !band)
-        return 1;
-    memset(source, 1, SOURCE_BYTES);
-    memset(band, 1, (size_t)BAND_LIMIT);
     const struct ckpt_walk *walk[ROWS];
     for (size_t i = 0; i < ROWS; i++)
-        walk[i] = walk_of(&arena, &rows[i]);
+        walk[i] = walk_of(arena, &rows[i]);
     for (int round = 0; round < rounds; round++) {
         speed[ROWS][round] = measure_memcpy(source, band);
         for (size_t i = 0; i < ROWS; i++)
@@ -140,8 +158,26 @@ int main(int argc, char **argv) {
         const double v = median(speed[i], rounds);
         printf("%-36s %8.2f %8.2f\n", rows[i].name, v, v / copy);
     }
+    return 0;
+}
+
+static int between(int low, int value, int high) {
+    return value < low ? low : value > high ? high : value;
+}
+
+int main(int argc, char **argv) {
+    const bool json = argc == 4 && strcmp(argv[1], "--json") == 0;
+    const int rounds = between(1, argc > 1 ? atoi(argv[json ? 2 : 1]) : 7, ROUNDS_MOST);
+    struct ckpt_arena arena = {0};
+    uint8_t *const source = malloc(SOURCE_BYTES), *const band = malloc((size_t)BAND_LIMIT);
+    if (!source || !band)
+        return 1;
+    memset(source, 1, SOURCE_BYTES);
+    memset(band, 1, (size_t)BAND_LIMIT);
+    const int failed = json ? print_row(argv[3], rounds, &arena, source, band)
+                            : print_table(rounds, &arena, source, band);
     ckpt_arena_fini(&arena);
     free(source);
     free(band);
-    return 0;
+    return failed;
 }

@@ -1,11 +1,9 @@
-"""What the benchmarks share: a mount whose CPU time and memory can be read, commands that are timed, rows of a table."""
+"""What the measurements share: a mount whose CPU time and memory can be read, and commands that are timed."""
 import contextlib
 import os
 import re
 import resource
-import statistics
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -17,15 +15,16 @@ def unmount(directory):
 
 
 class Daemon:
-    """A mount in the foreground: our child, so that its CPU time and memory can be read."""
+    """A filesystem in the foreground: our child, so that its CPU time and memory can be read. The command lacks its last word, the mountpoint."""
 
-    def __init__(self, binary, source, *options):
+    def __init__(self, *command):
         self.dir = tempfile.mkdtemp(prefix="ckpt-bench.")
         start = time.monotonic()
-        self.process = subprocess.Popen([binary, "--foreground", source, self.dir, *options])
+        self.process = subprocess.Popen([*command, self.dir], stdout=subprocess.DEVNULL)
         while not os.path.ismount(self.dir):
             if self.process.poll() is not None:
-                sys.exit(f"{binary} {source}: exit {self.process.returncode}")
+                os.rmdir(self.dir)
+                raise RuntimeError(f"{' '.join(command)}: exit {self.process.returncode}")
             time.sleep(0.001)
         self.wall = time.monotonic() - start  # until it was mounted
 
@@ -44,12 +43,16 @@ class Daemon:
 
 
 @contextlib.contextmanager
-def mounted(binary, source, *options):
-    d = Daemon(binary, source, *options)
+def serving(*command):
+    d = Daemon(*command)
     try:
         yield d
     finally:
         d.close()
+
+
+def mounted(binary, source, *options):
+    return serving(binary, "--foreground", *options, source)
 
 
 class Peak:
@@ -82,21 +85,3 @@ def timed(*command, env=None, stdout=subprocess.PIPE):
     t, c = time.monotonic(), children_cpu()
     p = subprocess.run(command, check=True, stdout=stdout, env=env)
     return time.monotonic() - t, children_cpu() - c, p.stdout
-
-
-def medians(cases, rounds, label):
-    """{case: {figure: median}}. The cases, pairs of a name and a function that returns figures, are run one after the other in
-    each round, so that a noisy moment hits each of them."""
-    got = {}
-    for number in range(rounds):
-        for name, case in cases:
-            figures = case()
-            print(label, number, name, {k: round(v, 3) for k, v in figures.items()}, file=sys.stderr, flush=True)
-            for figure, value in figures.items():
-                got.setdefault(name, {}).setdefault(figure, []).append(value)
-    return {name: {figure: statistics.median(v) for figure, v in figures.items()} for name, figures in got.items()}
-
-
-def print_row(subject, what, ours, against, theirs, unit):
-    """A line of a Markdown table."""
-    print(f"| {subject} | {what} | {ours:.3g} {unit} | {against} | {theirs:.3g} {unit} | {ours / theirs:.2f} |", flush=True)

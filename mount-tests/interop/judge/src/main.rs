@@ -36,7 +36,7 @@
 //!   judge bpkload FILE.bpk            burnpack as its own reader sees it: metadata, scalars, tensors with sha256
 //!   judge bpksample OUT.bpk           a burnpack of every dtype and scalar
 //!   judge bench  FILE                 time to draw every tensor's bytes
-//!   judge benchlin FILE               same, with every 2-D *.weight transposed by the adapter
+//!   judge benchlin FILE [TIMES]       same, with every 2-D *.weight transposed by the adapter
 mod bytes;
 mod flax;
 mod layers;
@@ -82,6 +82,7 @@ fn main() {
         (Some("bpksample"), [o]) => bytes::bpksample(o),
         (Some("bench"), [f]) => bytes::bench(f, false, 3),
         (Some("benchlin"), [f]) => bytes::bench(f, true, 3),
+        (Some("benchlin"), [f, n]) => bytes::bench(f, true, n.parse().unwrap_or(3)),
         _ => {
             eprintln!("usage: judge COMMAND FILE ... (commands: the head of main.rs)");
             std::process::exit(2)

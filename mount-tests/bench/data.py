@@ -1,0 +1,242 @@
+"""The benchmark's inputs, made where they are missing. Standard library only; what torch would write is written by hand.
+
+    data.py FOLDER [NAME...]    makes those files, or all
+
+Weights are repeated blocks of plausible numbers: nothing that is measured depends on what the numbers are.
+"""
+import json
+import os
+import random
+import struct
+import subprocess
+import sys
+import zlib
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "mount"))
+import orbax_file
+import torch_file
+
+HIDDEN, MLP = 4096, 11008
+ELEMENT = {"f16": 2, "f32": 4}
+STORAGE = {"f16": "HalfStorage", "f32": "FloatStorage"}
+BLOCK = 1 << 20
+HUGE = 4_300_000_000  # bytes of the sparse tensor
+DEFLATED_MIB = 64
+
+
+def llama(kind, short=False):
+    """{key: shape}: 1 GiB of a LLaMA's layers, nearly all of it in Linears; in the short form a third."""
+    layers, vocabulary = {"f16": (2, 32000), "f32": (1, 16384)}[kind]
+    parts = {f"self_attn.{n}_proj": (HIDDEN, HIDDEN) for n in "qkvo"}
+    parts |= {"mlp.gate_proj": (MLP, HIDDEN), "mlp.up_proj": (MLP, HIDDEN), "mlp.down_proj": (HIDDEN, MLP)}
+    if short:
+        layers, vocabulary, parts = 1, 1024, {"mlp.gate_proj": (MLP, HIDDEN), "mlp.down_proj": (HIDDEN, MLP)}
+    shapes = {"model.embed_tokens.weight": (vocabulary, HIDDEN)}
+    for layer in range(layers):
+        shapes |= {f"model.layers.{layer}.{part}.weight": shape for part, shape in parts.items()}
+        shapes |= {f"model.layers.{layer}.{norm}.weight": (HIDDEN,) for norm in ("input_layernorm", "post_attention_layernorm")}
+    return shapes | {"model.norm.weight": (HIDDEN,)}
+
+
+def size(shape, element):
+    n = element
+    for d in shape:
+        n *= d
+    return n
+
+
+def weights(kind):
+    """BLOCK bytes of numbers around zero."""
+    rng = random.Random(1234)
+    numbers = [rng.gauss(0, 0.02) for _ in range(4096)]
+    piece = struct.pack(f"<{len(numbers)}{'e' if kind == 'f16' else 'f'}", *numbers)
+    return piece * (BLOCK // len(piece))
+
+
+def repeated(block, nbytes):
+    for at in range(0, nbytes, len(block)):
+        yield block[: nbytes - at]
+
+
+def write_safetensors(path, shapes, kind):
+    header, at = {}, 0
+    for key, shape in sorted(shapes.items()):
+        end = at + size(shape, ELEMENT[kind])
+        header[key] = {"dtype": kind.upper(), "shape": shape, "data_offsets": [at, end]}
+        at = end
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text)
+        for piece in repeated(weights(kind), at):
+            f.write(piece)
+
+
+def write_zip(path, entries):
+    """Of (name, size, pieces of bytes or None for a hole, crc32 or 0 for not computed, whether deflated): zip64, each at a multiple of 64 bytes as
+    torch.save has them."""
+    directory = []
+    with open(path, "wb") as f:
+        for name, nbytes, pieces, crc, deflated in entries:
+            at = f.tell()
+            pieces = None if pieces is None else list(pieces)
+            stored = sum(map(len, pieces)) if deflated else nbytes
+            sizes = struct.pack("<HHQQ", 1, 16, nbytes, stored)
+            padding = -(at + 30 + len(name) + len(sizes) + 4) % 64
+            extra = sizes + b"FB" + struct.pack("<H", padding) + b"Z" * padding
+            common = struct.pack("<HHHHIII", 0, 8 if deflated else 0, 0, 0, crc, 0xFFFFFFFF, 0xFFFFFFFF)
+            f.write(b"PK\3\4" + struct.pack("<H", 45) + common + struct.pack("<HH", len(name), len(extra)) + name.encode() + extra)
+            if pieces is None:
+                f.seek(nbytes, 1)
+            for piece in pieces or ():
+                f.write(piece)
+            extra = struct.pack("<HHQQQ", 1, 24, nbytes, stored, at)
+            directory.append(b"PK\1\2" + struct.pack("<HH", 45, 45) + common
+                             + struct.pack("<HHHHHII", len(name), len(extra), 0, 0, 0, 0, 0xFFFFFFFF) + name.encode() + extra)
+        at, n, directory = f.tell(), len(entries), b"".join(directory)
+        f.write(directory + b"PK\6\6" + struct.pack("<QHHIIQQQQ", 44, 45, 45, 0, 0, n, n, len(directory), at))
+        f.write(b"PK\6\7" + struct.pack("<IQI", 0, at + len(directory), 1) + b"PK\5\6" + b"\0" * 4 + b"\xff" * 12 + b"\0\0")
+
+
+def stored(name, data):
+    return name, len(data), [data], zlib.crc32(data), False
+
+
+def state_dict(shapes, kind="f32"):
+    """The pickle's entry and the version's, as torch.save has them; storage N is the N-th tensor's."""
+    tensors = {key: torch_file.tensor(str(i), shape, cls=STORAGE[kind]) for i, (key, shape) in enumerate(shapes.items())}
+    return [stored("a/data.pkl", torch_file.state_dict(tensors)), stored("a/version", b"3\n")]
+
+
+def repeated_crc(block, nbytes):
+    crc = 0
+    for piece in repeated(block, nbytes):
+        crc = zlib.crc32(piece, crc)
+    return crc
+
+
+def write_pt(path, shapes, kind):
+    block = weights(kind)
+    entries = state_dict(shapes, kind)
+    for i, shape in enumerate(shapes.values()):
+        n = size(shape, ELEMENT[kind])
+        entries.append((f"a/data/{i}", n, repeated(block, n), repeated_crc(block, n), False))
+    write_zip(path, entries)
+
+
+def write_deflated(path, kind="f16", shape=(4096, 8192), count=4):
+    """Tensors of 64 MiB of which nothing repeats within a window, deflated."""
+    data = random.Random(7).randbytes(BLOCK)
+    deflated, n = torch_file.repeated_deflate(data, size(shape, ELEMENT[kind]) // BLOCK)
+    shapes = {f"layers.{i}.weight": shape for i in range(count)}
+    write_zip(path, state_dict(shapes, kind) + [(f"a/data/{i}", n, [deflated], 0, True) for i in range(count)])
+
+
+def write_huge_pt(path):
+    shapes = {"w": (HUGE // 4,), "end": (4,)}
+    write_zip(path, state_dict(shapes) + [("a/data/0", HUGE, None, 0, False), stored("a/data/1", b"the right bytes!")])
+
+
+def write_many_pt(path, n=10_000):
+    shapes = {f"layers.{i // 10}.part{i % 10}": (4,) for i in range(n)}
+    write_zip(path, state_dict(shapes) + [(f"a/data/{i}", 16, [b"\0" * 16], 0, False) for i in range(n)])
+
+
+def write_many_safetensors(path, n):
+    write_safetensors(path, {f"layers.{i // 10}.part{i % 10}": (1,) for i in range(n)}, "f32")
+
+
+def compressible():
+    """The bytes of a tensor that compresses well, and their deflate stream."""
+    data = bytes(range(256)) * 4096 * DEFLATED_MIB
+    c = zlib.compressobj(6, zlib.DEFLATED, -15)
+    return data, c.compress(data) + c.flush()
+
+
+def write_zlib_pt(path):
+    data, deflated = compressible()
+    write_zip(path, state_dict({"w": (len(data) // 4,)}) + [("a/data/0", len(data), [deflated], 0, True)])
+
+
+def write_deflate(path):
+    with open(path, "wb") as f:
+        f.write(compressible()[1])
+
+
+def write_shards(folder, n=1500):
+    os.mkdir(folder)
+    for i in range(n):
+        text = json.dumps({f"t{i}": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}).encode()
+        with open(f"{folder}/m-{i:05}.safetensors", "wb") as f:
+            f.write(struct.pack("<Q", len(text)) + text + bytes([i % 256]))
+    with open(f"{folder}/model.safetensors.index.json", "w") as f:
+        json.dump({"weight_map": {f"t{i}": f"m-{i:05}.safetensors" for i in range(n)}}, f)
+
+
+def write_orbax(folder, database, n=10_000):
+    """As networks are: kernels, and small vectors beside them; in a database or a folder each."""
+    values, paths = {}, {}
+    for i in range(n):
+        path = ("params", f"layer_{i // 10}", f"part_{i % 10}")
+        shape = (16, 16) if i % 4 == 0 else (16,)
+        name = ".".join(path)
+        values[name + "/.zarray"] = orbax_file.zarray(shape, shape)
+        values[name + "/" + ".".join("0" * len(shape))] = b"\0" * size(shape, 4)
+        paths[path] = "np.ndarray"
+    files = (orbax_file.store(values, inline=1000) if database else values) | {"_METADATA": orbax_file.described(paths)}
+    for name, data in files.items():
+        os.makedirs(os.path.dirname(f"{folder}/{name}"), exist_ok=True)
+        with open(f"{folder}/{name}", "wb") as f:
+            f.write(data)
+
+
+# name: (function, arguments after the path)
+FILES = {f"llama_{kind}.{ending}": (write, (llama(kind), kind))
+         for kind in ELEMENT for ending, write in (("pt", write_pt), ("safetensors", write_safetensors))}
+FILES |= {f"short_f32.{ending}": (write, (llama("f32", True), "f32")) for ending, write in (("pt", write_pt), ("safetensors", write_safetensors))}
+FILES |= {
+    "deflated.pt": (write_deflated, ()),
+    "huge.pt": (write_huge_pt, ()),
+    "many.pt": (write_many_pt, ()),
+    "many.safetensors": (write_many_safetensors, (10_000,)),
+    "header.safetensors": (write_many_safetensors, (100_000,)),
+    "zlib.pt": (write_zlib_pt, ()),
+    "zlib.deflate": (write_deflate, ()),
+    "shards": (write_shards, ()),
+    "database.orbax": (write_orbax, (True,)),
+    "folders.orbax": (write_orbax, (False,)),
+}
+
+
+def files_below(path):
+    if os.path.isfile(path):
+        return [path]
+    return [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
+
+
+def warm(path):
+    """All of it is in the page cache then."""
+    for file in files_below(path):
+        with open(file, "rb", buffering=0) as f:
+            while f.read(1 << 20):
+                pass
+
+
+def make(folder, name):
+    """The path of an input, made if it isn't there yet: under another name until it is whole."""
+    path = os.path.join(folder, name)
+    if not os.path.exists(path):
+        write, args = FILES[name]
+        print(f"making {name}", file=sys.stderr, flush=True)
+        write(path + ".part", *args)
+        # Nothing of it is left to be written to the disk while others are measured.
+        subprocess.run(["sync", "-f", folder], check=True)
+        os.rename(path + ".part", path)
+    return path
+
+
+if __name__ == "__main__":
+    os.makedirs(sys.argv[1], exist_ok=True)
+    for wanted in sys.argv[2:] or FILES:
+        make(sys.argv[1], wanted)
