@@ -1,7 +1,7 @@
 """A machine of the test's own to change: the test runs again in new mount and PID namespaces, where /etc, /usr, /var and /run
-are overlays over those of the machine and /dev/fuse may be opened by everybody. There it may edit /etc/fstab and
-/etc/fuse.conf, install into /usr/sbin and become another user. The namespaces end with the test however it ends, and all
-of its daemons, mounts and files with them.
+are overlays over those of the machine, /dev/fuse may be opened by everybody, and all else is read-only. There it may edit
+/etc/fstab and /etc/fuse.conf, install into /usr/sbin and become another user. The namespaces end with the test however it
+ends, and all of its daemons, mounts and files with them.
 
 Only what needs that imports this; a test that can't have it ends with code 77 and says why.
 """
@@ -83,12 +83,31 @@ def device_for_all(work):
     mount_or_skip("--bind", device, "/dev/fuse")
 
 
+def sanitizer_folders():
+    """Where sanitizers write what they have to say about daemons."""
+    for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"):
+        for option in os.environ.get(name, "").split(":"):
+            if option.startswith("log_path=/"):
+                yield os.path.dirname(option.removeprefix("log_path="))
+
+
+def protect(targets):
+    """Whatever runs in here by mistake, a package's script or a whole systemd, must not find the machine's /tmp to clean."""
+    for folder in set(sanitizer_folders()):
+        mount_or_skip("--bind", folder, folder)
+    for target in targets:
+        if os.path.exists(target):
+            mount_or_skip("-o", "remount,bind,ro", target)
+
+
 def arrange(work):
     let_go_of_others()
+    machine = {m.target for m in mounts("") if m.target != "/proc"}
     mount_or_skip("-t", "tmpfs", "-o", "mode=755", "tmpfs", work)
     for folder in OVERLAID:
         overlay(work, folder)
     device_for_all(work)
+    protect(machine)
     os.environ["TMPDIR"] = tempfile.tempdir = work
     return work
 
