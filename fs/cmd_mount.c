@@ -53,7 +53,7 @@ static int serve(const struct ckpt_command *c, struct ckpt_session *s, struct ck
         rc = ckpt_session_start(s, !c->options.single_thread, err);
     if (rc == 0)
         rc = ckpt_mount_serve(m, err);
-    ckpt_notify("STOPPING=1");
+    ckpt_notify_stopping();
     ckpt_mount_end(m); /* the minder knows `arrival` */
     return rc;
 }

@@ -125,7 +125,7 @@ static void *mind(void *arg) {
         const int signal = ckpt_signals_next();
         if (signal == 0 || atomic_load(&m->done))
             break;
-        ckpt_notify("STOPPING=1"); /* readers may still take their time */
+        ckpt_notify_stopping();
         const bool gently = signal == SIGTERM && !detached;
         const int rc = gently ? ckpt_mountpoint_detach(m->absolute) : 0;
         if (rc < 0)

@@ -1,6 +1,7 @@
 #include "fs/notify.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,4 +40,10 @@ void ckpt_notify(const char *fmt, ...) {
     const ssize_t sent =
         sendto(fd, text, strlen(text), MSG_NOSIGNAL, (const struct sockaddr *)&address, n);
     (void)sent;
+}
+
+void ckpt_notify_stopping(void) {
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&said))
+        ckpt_notify("STOPPING=1");
 }

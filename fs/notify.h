@@ -7,5 +7,7 @@
  * or with a manager that is gone, nothing happens.
  */
 void ckpt_notify(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* STOPPING=1, once: when told to end, while readers may still take their time, or when ending. */
+void ckpt_notify_stopping(void);
 
 #endif

@@ -65,7 +65,7 @@ def ready_then_stopping(address_in, stop):
         pid, message = manager.next()
         assert pid == p.pid and message == {"STOPPING": "1"}, message
         assert p.wait(SECONDS) == 0 and p.stderr.read() == ""
-        assert not os.path.ismount(m)
+        assert not os.path.ismount(m) and manager.is_quiet()
 
 
 def test_foreground():
