@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import time
 
-from measured import Peak, mounted, timed, unmount
+from measured import Peak, mounted, serving, timed, unmount
 from peers import GATE, python_reader
 from table import Skip
 
@@ -80,6 +80,28 @@ def mount_and_read(b, source, path, *options):
     with served(b, source, *options) as d:
         _, cpu, _ = timed("cat", os.path.join(d.dir, path), stdout=subprocess.DEVNULL)
         return {"wall": time.monotonic() - start, "cpu": cpu + d.cpu(), "anon": d.status("RssAnon")}
+
+
+def nothing(b, reader, source, second, *options):
+    """Of a file as long that a server answers from one buffer: the kernel's part of what `through` and `again` cost."""
+    needs_fuse()
+    size = str(os.path.getsize(b.file(source)))
+    with serving(b.program("bench_null"), *option_words(options), size) as d:
+        set_readahead(d.dir)
+        for _ in range(2 if second else 1):
+            before = d.cpu()
+            figures = read(b, reader, d.dir + "/file")
+        return {"wall": figures["wall"], "cpu": figures["cpu"] + d.cpu() - before}
+
+
+def set_readahead(directory):
+    """As mount.ckpt does it when it may."""
+    device = os.stat(directory).st_dev
+    try:
+        with open(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb", "w", encoding="ascii") as f:
+            f.write("1024")
+    except OSError:
+        pass
 
 
 # --- mounting ---

@@ -75,7 +75,7 @@ def write(path, results, how):
 
 def floors(results):
     """Lines on the rows that have one, and whether all hold."""
-    held = missed = open_ = 0
+    held = missed = out = open_ = 0
     subject = ""
     for result in results:
         row = result.row
@@ -90,10 +90,14 @@ def floors(results):
             missed += 1
             verdict = f"FAILED: {result.failed}"
         else:
-            fine = not result.misses_floor()
+            fine, beyond = not result.below_floor(), result.out_of_reach()
             held += fine
-            missed += not fine
+            out += beyond
+            missed += not fine and not beyond
             goal = "" if row.goal is None else f", goal {limit(row, row.goal)} {'met' if row.met(result.value, row.goal) else 'open'}"
-            verdict = f"{value(row, result.value)} (floor {limit(row, row.floor)} {'met' if fine else 'MISSED'}{goal})"
+            word = "met" if fine else "out of reach" if beyond else "MISSED"
+            bound = f"; a FUSE server that does nothing: {value(row, result.bound)}" if result.bound is not None else ""
+            verdict = f"{value(row, result.value)} (floor {limit(row, row.floor)} {word}{goal}{bound})"
         yield f"{what}{' / ' + row.against if row.against else ''}: {verdict}"
-    yield f"{held} of {held + missed} floors met" + (f", {open_} not measured" if open_ else "")
+    yield (f"{held} of {held + missed + out} floors met" + (f", {out} out of reach of any FUSE server on this machine" if out else "")
+           + (f", {open_} not measured" if open_ else ""))

@@ -12,6 +12,7 @@ from table import Row, case
 GROUPS = {
     "floors": "Floors and goals",
     "readers": "Readers of a file whose bytes are the source's",
+    "limits": "Limits of FUSE",
     "today": "What people do today",
     "archives": "Filesystems for archives",
     "opening": "Opening",
@@ -19,32 +20,33 @@ GROUPS = {
 }
 
 
-def reading(group, what, reader, source, *, options, floor=None, goal=None, short=False, function=cases.through):
-    """A reader on model.safetensors of an unadapted mount, against the same reader on the file itself."""
-    ours = case(function, reader, source, "model.safetensors", "layout=source", *options)
-    return Row(group, "speed", what, ours, "wall", "the file itself", case(cases.raw, reader, source), floor=floor, goal=goal, short=short)
+def reading(group, what, reader, source, *, direct=False, again=False, limits=(None, None), short=False):
+    """A reader on model.safetensors of an unadapted mount, against the same reader on the file itself; bounded by a server that does nothing."""
+    options = ("direct_io",) if direct else ()
+    ours = case(cases.again if again else cases.through, reader, source, "model.safetensors", "layout=source", *options)
+    bound = case(cases.nothing, reader, source, again, *(("direct",) if direct else ())) if limits[0] else None
+    return Row(group, "speed", what, ours, "wall", "the file itself", case(cases.raw, reader, source), "", *limits, short, bound)
 
 
 def transposed(source, key, what, cached, direct):
     """(floor, goal) by default and with direct_io, of one tensor through the mount against numpy, which finds it mapped."""
     numpy = case(peers.python, "numpy ascontiguousarray(x.T)", source, key)
-    for name, options, (floor, goal) in ((what, (), cached), ("the same, `direct_io`", ("direct_io",), direct)):
+    for name, options, limits in ((what, (), cached), (what + ", `direct_io`", ("direct_io",), direct)):
         ours = case(cases.through, "cat", source, cases.tensor_path(key), *options)
-        yield Row("floors", "speed", name, ours, "wall", "numpy `ascontiguousarray(x.T)` alone, in process", numpy, "own_wall", floor, goal, True)
+        yield Row("floors", "speed", name, ours, "wall", "numpy `ascontiguousarray(x.T)` alone, in process", numpy, "own_wall", *limits, True)
 
 
 def floors(untouched, model, short):
     """The rows that must hold. `untouched` is the safetensors file that is served as it is, `model` the one of float32."""
-    direct = ("direct_io",)
     down = cases.tensor_path(cases.DOWN)
     turned = "`cp model.safetensors`, f16, every Linear transposed, CPU"
     copied = case(cases.through, "cp", "llama_f16.pt", "model.safetensors")
     byte = "numpy.memmap, the process"
-    yield reading("floors", "`cat model.safetensors`, cold mount", "cat", untouched, options=(), floor=0.22, goal=0.4, short=True)
-    yield reading("floors", "the same, `direct_io`", "cat", untouched, options=direct, floor=0.45, goal=0.9, short=True)
-    yield reading("floors", "the same, second time", "cat", untouched, options=(), floor=0.40, goal=0.6, short=True, function=cases.again)
-    yield reading("floors", "`cp model.safetensors` to a tmpfs, cold mount", "cp", untouched, options=(), floor=0.50, goal=0.7, short=True)
-    yield reading("floors", "the same, `direct_io`", "cp", untouched, options=direct, floor=0.65, goal=0.9, short=True)
+    for reader, to, cached, direct in (("cat", "", (0.22, 0.4), (0.45, 0.9)), ("cp", " to a tmpfs", (0.50, 0.7), (0.65, 0.9))):
+        what = f"`{reader} model.safetensors`{to}, cold mount"
+        yield reading("floors", what, reader, untouched, limits=cached, short=True)
+        yield reading("floors", what + ", `direct_io`", reader, untouched, direct=True, limits=direct, short=True)
+    yield reading("floors", "`cat model.safetensors`, second time", "cat", untouched, again=True, limits=(0.40, 0.6), short=True)
     yield from transposed(model + ".safetensors", cases.GATE, "`cat` of a Linear served transposed as [4096, 11008] f32", (3, 5), (5, 8))
     yield from transposed(model + ".safetensors", cases.DOWN, "`cat` of a Linear served transposed as [11008, 4096] f32", (None, 5), (None, 8))
     yield Row("floors", "speed", "fused bf16 → f32 transposition in process, one thread, CPU", case(cases.gather, "[4096,11008] T bf16->f32"), "cpu",
@@ -64,14 +66,24 @@ def floors(untouched, model, short):
     source = model + ".pt" if short else "llama_f16.pt"
     yield Row("floors", "alone", "anonymous memory after everything was read, `cache=64M`", case(cases.read_everything, source, "cache=64M"), "anon",
               floor=96, goal=64, short=True)
-    yield Row("floors", "alone", "the same, of a deflated `.pt`", case(cases.read_everything, "deflated.pt", "cache=64M"), "anon", floor=96, goal=64, short=True)
+    yield Row("floors", "alone", "the same of a deflated `.pt`", case(cases.read_everything, "deflated.pt", "cache=64M"), "anon", floor=96, goal=64, short=True)
 
 
 def readers(untouched):
     for reader in ("tar", "sha256sum", "8 KiB", "open().read()", "safetensors.numpy load_file", "safetensors.torch load_file", "safe_open, every tensor",
                    "np.memmap, every byte"):
-        yield reading("readers", reader, reader, untouched, options=())
-        yield reading("readers", f"{reader}, `direct_io`", reader, untouched, options=("direct_io",))
+        yield reading("readers", reader, reader, untouched)
+        yield reading("readers", f"{reader}, `direct_io`", reader, untouched, direct=True)
+
+
+def limits(untouched):
+    """What reading costs beside a server that does nothing."""
+    for reader in ("cat", "cp"):
+        for name, ours, second, options, null in ((f"`{reader}`, cold mount", cases.through, False, (), ()), ("the same, `direct_io`", cases.through, False, ("direct_io",), ("direct",)),
+                                                  ("the same, second time", cases.again, True, (), ())):
+            mine, theirs = case(ours, reader, untouched, "model.safetensors", "layout=source", *options), case(cases.nothing, reader, untouched, second, *null)
+            yield Row("limits", "speed", name, mine, "wall", "a FUSE server that does nothing", theirs)
+            yield Row("limits", "cost", "the same, CPU", mine, "cpu", "a FUSE server that does nothing", theirs)
 
 
 def today(kind):
@@ -142,5 +154,5 @@ def rows(short):
     if short:
         everything = [*floors("short_f32.safetensors", "short_f32", True), *openings()]
         return [row for row in everything if row.short]
-    return [*floors("llama_f16.safetensors", "llama_f32", False), *readers("llama_f16.safetensors"), *today("f16"), *today("f32"), *archives("llama_f16.pt"),
+    return [*floors("llama_f16.safetensors", "llama_f32", False), *readers("llama_f16.safetensors"), *limits("llama_f16.safetensors"), *today("f16"), *today("f32"), *archives("llama_f16.pt"),
             *openings(), *orbaxes()]

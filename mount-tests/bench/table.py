@@ -26,6 +26,8 @@ def case(function, *args):
     return Case(function, args)
 
 
+NEAR = 0.8  # of the bound's speed
+
 # How a row's value comes from one round's figures of both sides; the first three are ratios.
 KINDS = {
     "speed": lambda ours, theirs: theirs / ours,  # how many times as fast as the peer: more is better
@@ -50,9 +52,10 @@ class Row:
     floor: Optional[float] = None
     goal: Optional[float] = None
     short: bool = False  # part of the short form: needs no more than numpy
+    bound: Optional[Case] = None  # the least that anybody's program would need for it: a FUSE server that does nothing
 
     def cases(self):
-        return [c for c in (self.ours, self.theirs) if c]
+        return [c for c in (self.ours, self.theirs, self.bound) if c]
 
     def is_ratio(self):
         return self.kind in ("speed", "cost")
@@ -63,17 +66,25 @@ class Row:
 
 @dataclasses.dataclass
 class Result:
-    """What came of a row: its value, the medians of both sides' figures, or why there is none."""
+    """What came of a row: its value, the value that the bound would have, the medians of both sides' figures, or why there is none."""
 
     row: Row
     value: Optional[float] = None
+    bound: Optional[float] = None
     ours: dict = dataclasses.field(default_factory=dict)
     theirs: dict = dataclasses.field(default_factory=dict)
     missing: str = ""  # why it was skipped
     failed: str = ""
 
+    def below_floor(self):
+        return self.row.floor is not None and self.value is not None and not self.row.met(self.value, self.row.floor)
+
+    def out_of_reach(self):
+        """The bound misses the floor, too, in the same rounds, and we are near it."""
+        return self.below_floor() and self.bound is not None and not self.row.met(self.bound, self.row.floor) and self.value >= NEAR * self.bound
+
     def misses_floor(self):
-        return bool(self.failed) or (self.row.floor is not None and self.value is not None and not self.row.met(self.value, self.row.floor))
+        return bool(self.failed) or self.below_floor() and not self.out_of_reach()
 
 
 def clusters(rows):
@@ -91,6 +102,12 @@ def clusters(rows):
 def medians(figures):
     """Of a list of {figure: number}."""
     return {name: statistics.median(f[name] for f in figures) for name in (figures[0] if figures else ())}
+
+
+def value_of(row, ours, theirs):
+    """The median over the rounds."""
+    peers = [t[row.their_figure or row.figure] for t in theirs] if row.theirs else [None] * len(ours)
+    return statistics.median(KINDS[row.kind](o[row.figure], t) for o, t in zip(ours, peers, strict=True)) if ours else None
 
 
 class Table:
@@ -136,10 +153,8 @@ class Table:
         both = [done for done in self.rounds if all(c in done for c in row.cases())]
         ours = [done[row.ours] for done in both]
         theirs = [done[row.theirs] for done in both] if row.theirs else []
-        their_figure = row.their_figure or row.figure
-        pairs = zip([o[row.figure] for o in ours], [t[their_figure] for t in theirs] if row.theirs else [None] * len(ours))
-        value = statistics.median(KINDS[row.kind](o, t) for o, t in pairs)
-        return Result(row, value, medians(ours), medians(theirs))
+        bounds = [done[row.bound] for done in both] if row.bound else []
+        return Result(row, value_of(row, ours, theirs), value_of(row, bounds, theirs), medians(ours), medians(theirs))
 
     def results(self):
         return [self.result(row) for row in self.rows]
