@@ -7,11 +7,12 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+
+#include "base/pages.h"
 
 #define SLOTS 256
-#define ALIGNMENT 64         /* of a band's data: whole cache lines */
-#define ROUNDING (64u << 10) /* buffers come in such steps, so that an evicted one fits again */
+#define ALIGNMENT 64 /* of a band's data: whole cache lines */
+#define ROUNDING ((size_t)64 << 10)
 
 enum state { FREE, COMPUTING, READY, FAILED };
 
@@ -73,18 +74,23 @@ static struct ckpt_band *find(struct ckpt_bands *b, const struct ckpt_band_key *
 /* Buffers of many pages are mapped, not taken from malloc, whose arenas keep what was freed: bands
  * of mixed sizes made 32 MiB of them cost 110 MiB (measured). */
 static uint8_t *new_buffer(size_t capacity) {
-    if (capacity < ROUNDING)
-        return aligned_alloc(ALIGNMENT, capacity);
-    void *const data =
-        mmap(NULL, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return data == MAP_FAILED ? NULL : data;
+    return capacity < ROUNDING ? aligned_alloc(ALIGNMENT, capacity)
+                               : ckpt_pages_new(capacity, true);
 }
 
 static void free_buffer(uint8_t *data, size_t capacity) {
     if (capacity < ROUNDING)
         free(data);
     else
-        munmap(data, capacity);
+        ckpt_pages_free(data, capacity);
+}
+
+/* In steps, so that an evicted buffer fits again; in huge pages where little is wasted. */
+static size_t capacity_for(size_t bytes) {
+    const size_t step = bytes < ROUNDING             ? ALIGNMENT
+                        : bytes < 2 * CKPT_HUGE_PAGE ? ROUNDING
+                                                     : CKPT_HUGE_PAGE;
+    return (bytes + step - 1) / step * step;
 }
 
 static void drop(struct ckpt_bands *b, struct ckpt_band *band) {
@@ -136,8 +142,7 @@ static struct ckpt_band *make_room(struct ckpt_bands *b, size_t capacity) {
 
 static struct ckpt_band *start(struct ckpt_bands *b, const struct ckpt_band_key *key, uint64_t hash,
                                size_t bytes) {
-    const size_t step = bytes < ROUNDING ? ALIGNMENT : ROUNDING;
-    struct ckpt_band *const band = make_room(b, (bytes + step - 1) / step * step);
+    struct ckpt_band *const band = make_room(b, capacity_for(bytes));
     if (!band)
         return NULL;
     b->hash[band - b->slot] = hash;

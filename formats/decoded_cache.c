@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/pages.h"
 #include "base/size.h"
 #include "formats/decoded_piece.h"
 #include "formats/decoded_room.h"
@@ -178,7 +179,7 @@ int ckpt_decoded_cache_new(uint64_t bytes, struct ckpt_decoded_cache **out, stru
 void ckpt_decoded_cache_free(struct ckpt_decoded_cache *c) {
     if (!c)
         return;
-    ckpt_decoded_room_free(c->spare, CKPT_DECODED_PIECE);
+    ckpt_pages_free(c->spare, CKPT_DECODED_PIECE);
     if (c->spill_fd >= 0)
         close(c->spill_fd);
     pthread_cond_destroy(&c->progress);

@@ -6,15 +6,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/pages.h"
 #include "formats/decoded_room.h"
 
 #define MAPPED_MIN (64u << 10) /* smaller items come from malloc */
 
 /* --- cutting ---------------------------------------------------------------------------------- */
-
-static uint64_t round_up(uint64_t n, uint64_t to) {
-    return (n + to - 1) / to * to;
-}
 
 struct ckpt_decoded_cut ckpt_decoded_cut(const struct ckpt_decoded *d) {
     const struct ckpt_decoded_parts *const p = d->parts;
@@ -22,7 +19,7 @@ struct ckpt_decoded_cut ckpt_decoded_cut(const struct ckpt_decoded *d) {
         return (struct ckpt_decoded_cut){1, d->size, d->size, d->size, 1};
     struct ckpt_decoded_cut cut = {p->count, p->bytes, p->bytes, p->bytes, 1};
     if (p->count > 1)
-        cut.slot = round_up(p->bytes, ckpt_decoded_page());
+        cut.slot = ckpt_pages_round(p->bytes);
     if (p->stream && p->bytes > p->piece) {
         cut.piece = p->piece;
         cut.per_part = (p->bytes + p->piece - 1) / p->piece;
@@ -43,7 +40,7 @@ uint64_t ckpt_decoded_piece_bytes(const struct ckpt_decoded_cut *cut, uint64_t i
 static uint64_t cost(const struct ckpt_decoded_piece *p) {
     const struct ckpt_decoded_cut cut = ckpt_decoded_cut(p->of);
     const uint64_t n = ckpt_decoded_piece_bytes(&cut, (uint64_t)(p - p->of->pieces));
-    return cut.parts > 1 ? round_up(n, ckpt_decoded_page()) : n;
+    return cut.parts > 1 ? ckpt_pages_round(n) : n;
 }
 
 /* --- items ------------------------------------------------------------------------------------ */
@@ -85,7 +82,7 @@ void ckpt_decoded_item_close(struct ckpt_decoded *d) {
     if (d->pins > 0 || d->present > 0 || !d->pieces)
         return;
     const struct ckpt_decoded_cut cut = ckpt_decoded_cut(d);
-    ckpt_decoded_room_free(d->data, cut.parts * cut.slot);
+    ckpt_pages_free(d->data, cut.parts * cut.slot);
     free(d->pieces);
     d->data = NULL;
     d->pieces = NULL;
@@ -140,7 +137,7 @@ static void release_room(struct ckpt_decoded_piece *p) {
     else if (!is_huge(&cut) || !keep_spare(d->cache, at, n))
         ckpt_decoded_room_empty(at, n);
     if (is_small(&cut) && p->is_spilled)
-        ckpt_decoded_room_free(d->data, n);
+        ckpt_pages_free(d->data, n);
     if (is_small(&cut))
         d->data = NULL;
 }
@@ -193,7 +190,7 @@ void ckpt_decoded_reserve(struct ckpt_decoded_piece *p) {
         ckpt_decoded_evict_oldest(shelf);
     if (p->is_spilled) {
         p->spilled_at = c->spilled.bytes > 0 ? c->spill_end : 0;
-        c->spill_end = p->spilled_at + round_up(size, ckpt_decoded_page());
+        c->spill_end = p->spilled_at + ckpt_pages_round(size);
     }
     if (!p->is_spilled && d->data)
         take_spare(p);
@@ -240,7 +237,7 @@ static int obtain_small(struct ckpt_decoded_piece *p, uint64_t n, uint8_t **out,
     }
     int rc = ckpt_decoded_room_new(n, false, out, err);
     if (rc == 0 && (rc = spill(p, *out, n, err)) != 0) {
-        ckpt_decoded_room_free(*out, n);
+        ckpt_pages_free(*out, n);
         *out = NULL;
     }
     return rc;

@@ -1,7 +1,6 @@
 /*
- * Room is mapped, so that what is given up goes back to the system and the bound of the cache is
- * what the process really uses; in huge pages where the machine has them: fresh small ones cost a
- * third of reading a chunk (measured).
+ * Room is mapped, so that the bound of the cache is what the process really uses; in huge pages
+ * where the machine has them: fresh small ones cost a third of reading a chunk (measured).
  */
 #include "formats/decoded_room.h"
 
@@ -14,17 +13,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define HUGE_PAGE ((size_t)2 << 20)
+#include "base/pages.h"
+
 #define ANONYMOUS (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)
-
-size_t ckpt_decoded_page(void) {
-    return (size_t)sysconf(_SC_PAGESIZE);
-}
-
-static size_t whole_pages(uint64_t n) {
-    const size_t page = ckpt_decoded_page();
-    return ((size_t)n + page - 1) / page * page;
-}
 
 /* --- memory --- */
 
@@ -32,40 +23,13 @@ static int fail_room(struct ckpt_err *err, uint64_t n) {
     return ckpt_fail(err, -ENOMEM, "out of memory: no room for %" PRIu64 " bytes", n);
 }
 
-/* More than is wanted, whose ends are cut off so that it begins with a huge page. */
-static uint8_t *map_aligned(size_t n) {
-    uint8_t *const all = mmap(NULL, n + HUGE_PAGE, PROT_READ | PROT_WRITE, ANONYMOUS, -1, 0);
-    if (all == MAP_FAILED)
-        return MAP_FAILED;
-    const size_t before = -(uintptr_t)all & (HUGE_PAGE - 1);
-    if (before)
-        munmap(all, before);
-    munmap(all + before + n, HUGE_PAGE - before);
-    return all + before;
-}
-
 int ckpt_decoded_room_new(uint64_t n, bool huge, uint8_t **out, struct ckpt_err *err) {
-    if (n > SIZE_MAX / 2)
-        return fail_room(err, n);
-    const size_t pages = whole_pages(n);
-    huge = huge && n >= HUGE_PAGE;
-    uint8_t *const room =
-        huge ? map_aligned(pages) : mmap(NULL, pages, PROT_READ | PROT_WRITE, ANONYMOUS, -1, 0);
-    if (room == MAP_FAILED)
-        return fail_room(err, n);
-    if (huge)
-        (void)madvise(room, (size_t)n & ~(HUGE_PAGE - 1), MADV_HUGEPAGE);
-    *out = room;
-    return 0;
-}
-
-void ckpt_decoded_room_free(uint8_t *room, uint64_t n) {
-    if (room)
-        munmap(room, whole_pages(n));
+    *out = ckpt_pages_new(n, huge);
+    return *out ? 0 : fail_room(err, n);
 }
 
 void ckpt_decoded_room_empty(uint8_t *piece, uint64_t n) {
-    (void)madvise(piece, whole_pages(n), MADV_DONTNEED);
+    (void)madvise(piece, ckpt_pages_round(n), MADV_DONTNEED);
 }
 
 #ifndef MREMAP_DONTUNMAP
@@ -73,7 +37,7 @@ void ckpt_decoded_room_empty(uint8_t *piece, uint64_t n) {
 #endif
 
 static bool is_huge(const uint8_t *p, uint64_t n) {
-    return n > 0 && n % HUGE_PAGE == 0 && (uintptr_t)p % HUGE_PAGE == 0;
+    return n > 0 && n % CKPT_HUGE_PAGE == 0 && (uintptr_t)p % CKPT_HUGE_PAGE == 0;
 }
 
 bool ckpt_decoded_room_move(uint8_t *from, uint8_t *to, uint64_t n) {
@@ -104,7 +68,7 @@ int ckpt_decoded_spill_open(void) {
 }
 
 int ckpt_decoded_spill_map(int fd, uint64_t at, uint8_t *piece, uint64_t n) {
-    const size_t pages = whole_pages(n);
+    const size_t pages = ckpt_pages_round(n);
     const int rc = posix_fallocate(fd, (off_t)at, (off_t)pages);
     if (rc)
         return -rc;
@@ -117,7 +81,7 @@ int ckpt_decoded_spill_map(int fd, uint64_t at, uint8_t *piece, uint64_t n) {
 }
 
 void ckpt_decoded_spill_unmap(int fd, uint64_t at, uint8_t *piece, uint64_t n) {
-    const size_t pages = whole_pages(n);
+    const size_t pages = ckpt_pages_round(n);
     (void)mmap(piece, pages, PROT_READ | PROT_WRITE, ANONYMOUS | MAP_FIXED, -1, 0);
     (void)fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)pages);
 }

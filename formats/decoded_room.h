@@ -15,12 +15,9 @@
 
 #include "base/err.h"
 
-size_t ckpt_decoded_page(void); /* bytes; pieces are whole pages */
-
-/* Address space for n bytes, nothing of which costs memory before it is written to. Huge pages only
- * where all of it will be there at once, or in huge pieces. */
+/* Address space for n bytes (base/pages.h), nothing of which costs memory before it is written to.
+ * Huge pages only where all of it will be there at once, or in huge pieces. */
 int ckpt_decoded_room_new(uint64_t n, bool huge, uint8_t **out, struct ckpt_err *err) CKPT_CHECKED;
-void ckpt_decoded_room_free(uint8_t *room, uint64_t n); /* NULL is fine */
 /* Gives back the memory of a piece. */
 void ckpt_decoded_room_empty(uint8_t *piece, uint64_t n);
 

@@ -16,6 +16,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/pages.h"
 #include "base/strmap.h"
 #include "base/text.h"
 #include "property.h"
@@ -343,6 +344,29 @@ static void array_grows(void **state) {
     free(list);
 }
 
+static void pages_are_zero_and_aligned(void **state) {
+    (void)state;
+    const size_t page = ckpt_page_bytes();
+    static const uint64_t sizes[] = {
+        1, 4096, 100000, CKPT_HUGE_PAGE - 1, CKPT_HUGE_PAGE, 2 * CKPT_HUGE_PAGE + 5};
+    for (size_t i = 0; i < 2 * sizeof sizes / sizeof *sizes; i++) {
+        const uint64_t n = sizes[i / 2];
+        const bool huge = i % 2;
+        uint8_t *const p = ckpt_pages_new(n, huge);
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % (huge && n >= CKPT_HUGE_PAGE ? CKPT_HUGE_PAGE : page), 0);
+        assert_int_equal(ckpt_pages_round(n) % page, 0);
+        for (size_t at = 0; at < n; at += page) {
+            assert_int_equal(p[at], 0);
+            p[at] = 1;
+        }
+        ckpt_pages_free(p, n);
+    }
+    assert_null(ckpt_pages_new(UINT64_MAX, true));
+    assert_null(ckpt_pages_new((uint64_t)1 << 62, false));
+    ckpt_pages_free(NULL, 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(utf8_table),
@@ -358,6 +382,7 @@ int main(void) {
         cmocka_unit_test(arena_limits),
         cmocka_unit_test(strmap_agrees_with_a_list),
         cmocka_unit_test(decimal_digits),
+        cmocka_unit_test(pages_are_zero_and_aligned),
         cmocka_unit_test(array_grows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
