@@ -26,7 +26,8 @@
 #include "base/guard.h"
 #include "formats/chunk_grid.h"
 
-#define BANDS_DEFAULT ((size_t)32 << 20)
+/* With the few MiB of the program itself, 32 MiB beside what cache= allows. */
+#define BANDS_DEFAULT ((size_t)28 << 20)
 #define BANDS_LEAST ((size_t)64 << 10)
 #define BAND_SHARE 4                  /* no band takes more than this part of the cache */
 #define RUN_MAPPED 8192               /* runs from here on are served from the mapping */

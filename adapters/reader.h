@@ -28,7 +28,7 @@
 struct ckpt_reader;
 
 struct ckpt_reader_options {
-    size_t band_bytes; /* 0: the default, 32 MiB in all */
+    size_t band_bytes; /* 0: the default, 28 MiB in all */
     bool no_prefetch;  /* start no worker (single-threaded tools) */
 };
 
