@@ -13,6 +13,7 @@
 #define SLOTS 256
 #define ALIGNMENT 64 /* of a band's data: whole cache lines */
 #define ROUNDING ((size_t)64 << 10)
+#define ONCE_MORE 1000 /* get()'s answer: what was waited for is not there */
 
 enum state { FREE, COMPUTING, READY, FAILED };
 
@@ -29,6 +30,8 @@ struct ckpt_band {
 struct ckpt_bands {
     pthread_mutex_t mu; /* guards all below, but not the data of a band */
     pthread_cond_t finished;
+    void (*watch)(void *arg); /* somebody watches; NULL: nobody */
+    void *watch_arg;
     size_t bytes, limit;
     uint64_t clock;
     uint64_t hash[SLOTS]; /* of the slots' keys, apart so that a search stays in a few lines */
@@ -161,7 +164,7 @@ static void unpin(struct ckpt_bands *b, struct ckpt_band *band) {
 }
 
 /* Waits for another's band, which the caller has pinned. 0: it is ready, still pinned; negative:
- * unpinned; -EAGAIN: its owner was interrupted, so somebody else must compute it. */
+ * unpinned; ONCE_MORE: its owner gave up, so somebody else must compute it. */
 static int wait_for(struct ckpt_bands *b, struct ckpt_band *band, const struct ckpt_stop *stop,
                     struct ckpt_err *err) {
     int rc = 0;
@@ -171,12 +174,19 @@ static int wait_for(struct ckpt_bands *b, struct ckpt_band *band, const struct c
     }
     if (rc == 0 && band->state == READY)
         return 0;
-    if (rc == 0 && band->err.code == -EINTR)
-        rc = -EAGAIN;
+    if (rc == 0 && (band->err.code == -EINTR || band->err.code == -EAGAIN))
+        rc = ONCE_MORE;
     else if (rc == 0)
         rc = ckpt_fail(err, band->err.code, "%s", band->err.text);
     unpin(b, band);
     return rc;
+}
+
+/* What it takes: nothing, or to wait for the band, or to compute it. */
+static bool is_ready_for(const struct ckpt_stop *stop, const struct ckpt_band *band) {
+    if (!band)
+        return ckpt_stop_may_work(stop);
+    return band->state == READY || ckpt_stop_may_wait(stop);
 }
 
 static int get(struct ckpt_bands *b, const struct ckpt_band_key *key, size_t bytes, bool wait,
@@ -186,6 +196,8 @@ static int get(struct ckpt_bands *b, const struct ckpt_band_key *key, size_t byt
     int rc = CKPT_BANDS_READY;
     if (band && !wait)
         return CKPT_BANDS_BUSY;
+    if (!is_ready_for(stop, band))
+        return ckpt_fail_impatient(err);
     if (band) {
         band->pins++;
         rc = wait_for(b, band, stop, err);
@@ -195,7 +207,7 @@ static int get(struct ckpt_bands *b, const struct ckpt_band_key *key, size_t byt
     }
     if (!band)
         return CKPT_BANDS_FULL;
-    if (rc >= 0)
+    if (rc >= 0 && rc != ONCE_MORE)
         band->used = ++b->clock;
     *out = band;
     return rc;
@@ -207,7 +219,7 @@ int ckpt_bands_get(struct ckpt_bands *b, const struct ckpt_band_key *key, size_t
     pthread_mutex_lock(&b->mu);
     do {
         rc = get(b, key, bytes, wait, stop, out, err);
-    } while (rc == -EAGAIN);
+    } while (rc == ONCE_MORE);
     pthread_mutex_unlock(&b->mu);
     return rc;
 }
@@ -222,6 +234,15 @@ void ckpt_bands_finish(struct ckpt_bands *b, struct ckpt_band *band, int rc,
         unpin(b, band);
     }
     pthread_cond_broadcast(&b->finished);
+    if (b->watch)
+        b->watch(b->watch_arg);
+    pthread_mutex_unlock(&b->mu);
+}
+
+void ckpt_bands_watch(struct ckpt_bands *b, void (*finished)(void *arg), void *arg) {
+    pthread_mutex_lock(&b->mu);
+    b->watch = finished;
+    b->watch_arg = arg;
     pthread_mutex_unlock(&b->mu);
 }
 

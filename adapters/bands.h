@@ -36,7 +36,8 @@ enum ckpt_bands_answer {
     CKPT_BANDS_BUSY,  /* only without `wait`: it is there or being computed already */
 };
 /* Finds the band or makes room for one of `bytes`. With `wait` it waits while another thread
- * computes the band: negative if that failed, or -EINTR if `stop` (may be NULL) said so. */
+ * computes the band: negative if that failed, or -EINTR if `stop` (may be NULL) said so; -EAGAIN,
+ * and nothing is begun, if it takes more patience than `stop` has. */
 int ckpt_bands_get(struct ckpt_bands *b, const struct ckpt_band_key *key, size_t bytes, bool wait,
                    const struct ckpt_stop *stop, struct ckpt_band **out,
                    struct ckpt_err *err) CKPT_CHECKED;
@@ -45,6 +46,9 @@ void ckpt_bands_finish(struct ckpt_bands *b, struct ckpt_band *band, int rc,
                        const struct ckpt_err *err);
 uint8_t *ckpt_band_data(struct ckpt_band *band);
 void ckpt_bands_unpin(struct ckpt_bands *b, struct ckpt_band *band);
+/* Calls back whenever a band was finished, with the cache's lock held; NULL: no more, from then on.
+ */
+void ckpt_bands_watch(struct ckpt_bands *b, void (*finished)(void *arg), void *arg);
 /* Whether the band is there or being computed. */
 bool ckpt_bands_has(struct ckpt_bands *b, const struct ckpt_band_key *key);
 

@@ -33,7 +33,7 @@ static bool asked_to_quit(void *arg) {
 static void compute(struct ckpt_prefetch *p, const struct ckpt_band_key *key) {
     const struct ckpt_band_shape shape = ckpt_band_shape(key->part->walk, key->map, p->band_limit);
     const struct ckpt_band_range range = ckpt_band_numbered(&shape, key->number);
-    const struct ckpt_stop stop = {asked_to_quit, &p->quit};
+    const struct ckpt_stop stop = {.ask = asked_to_quit, .arg = &p->quit};
     const size_t bytes = (size_t)range.n * ckpt_map_out_bytes(key->map, key->part->walk->esize);
     struct ckpt_band *band;
     struct ckpt_err err = {0};

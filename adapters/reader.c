@@ -33,6 +33,7 @@
 #define RUN_MAPPED 8192               /* runs from here on are served from the mapping */
 #define RUN_DIRECT 64                 /* shorter runs go through bands */
 #define DIRECT_MOST ((size_t)1 << 20) /* of a private buffer */
+#define NEAR ((int64_t)8 << 20)       /* what a private buffer is gathered from at once */
 #define READ_PIECE ((size_t)4 << 20)  /* ckpt_reader_read asks for so much at once */
 
 struct ckpt_reader {
@@ -121,10 +122,19 @@ static ssize_t add_mapped(const struct request *q, struct ckpt_err *err) {
 
 /* --- into a buffer of its own --- */
 
+/* So close together that gathering them costs about as much as copying them would. */
+static bool is_near(const struct ckpt_walk *w, int64_t first, int64_t n) {
+    int64_t lo, hi;
+    ckpt_walk_bounds(w, first, n, &lo, &hi);
+    return hi - lo <= NEAR;
+}
+
 static ssize_t add_direct(const struct request *whole, struct ckpt_err *err) {
     struct request q = *whole;
     q.len = q.len < DIRECT_MOST ? q.len : DIRECT_MOST;
     const int64_t first = first_element(&q), n = count_elements(&q);
+    if (!ckpt_stop_may_work(q.stop) && !is_near(q.part->walk, first, n))
+        return ckpt_fail_impatient(err);
     struct ckpt_reply_hold *const hold = ckpt_reply_hold(q.reply, (size_t)n * q.out_bytes);
     if (!hold)
         return ckpt_fail_memory(err, "answering a read");
@@ -225,7 +235,6 @@ static struct place place_of(const struct ckpt_adapted *t, uint64_t off) {
 
 static ssize_t add_parts(struct ckpt_reader *r, const struct ckpt_adapted *t, uint64_t off,
                          size_t len, struct ckpt_reply *reply, struct ckpt_err *err) {
-    const struct ckpt_stop stop = {reply->interrupted, reply->arg};
     size_t added = 0;
     while (added < len && reply->niov < CKPT_REPLY_IOV_MAX) {
         const struct place place = place_of(t, off + added);
@@ -235,7 +244,7 @@ static ssize_t add_parts(struct ckpt_reader *r, const struct ckpt_adapted *t, ui
                             .off = place.off,
                             .len = len - added,
                             .reply = reply,
-                            .stop = reply->interrupted ? &stop : NULL};
+                            .stop = &reply->stop};
         q.len = place.left < q.len ? (size_t)place.left : q.len;
         q.out_bytes = q.part->walk ? ckpt_map_out_bytes(q.map, q.part->walk->esize) : 1;
         if (ckpt_stop_asked(q.stop))
@@ -285,7 +294,7 @@ static ssize_t add_copied(struct ckpt_reader *r, const struct ckpt_adapted *t, u
     if (!hold)
         return ckpt_fail_memory(err, "answering a read");
     for (size_t done = 0; done < n;) {
-        struct ckpt_reply pieces = {.interrupted = reply->interrupted, .arg = reply->arg};
+        struct ckpt_reply pieces = {.stop = reply->stop};
         const ssize_t more = add_parts(r, t, off + done, n - done, &pieces, err);
         const int rc =
             more < 0 ? (int)more : copy_out(t, off + done, &pieces, hold->data + done, err);
@@ -317,7 +326,7 @@ int ckpt_reader_read(struct ckpt_reader *r, const struct ckpt_adapted *t, uint64
     reply.niov = 0;
     reply.nbytes = 0;
     reply.holds = NULL;
-    reply.interrupted = NULL;
+    reply.stop = (struct ckpt_stop){.ask = NULL};
     size_t done = 0;
     while (done < len) {
         const size_t want = len - done < READ_PIECE ? len - done : READ_PIECE;
@@ -350,6 +359,10 @@ int ckpt_reader_new(const struct ckpt_reader_options *options, struct ckpt_reade
     }
     *out = r;
     return 0;
+}
+
+void ckpt_reader_watch(struct ckpt_reader *r, void (*finished)(void *arg), void *arg) {
+    ckpt_bands_watch(r->bands, finished, arg);
 }
 
 void ckpt_reader_free(struct ckpt_reader *r) {

@@ -34,6 +34,9 @@ struct ckpt_reader_options {
 
 int ckpt_reader_new(const struct ckpt_reader_options *options, struct ckpt_reader **out,
                     struct ckpt_err *err) CKPT_CHECKED;
+/* Calls back whenever a band was finished, which whoever got -EAGAIN may have missed. It must not
+ * wait, and not read. NULL: no more, from then on. */
+void ckpt_reader_watch(struct ckpt_reader *r, void (*finished)(void *arg), void *arg);
 void ckpt_reader_free(struct ckpt_reader *r); /* NULL is fine; no request may be under way */
 
 #define CKPT_REPLY_IOV_MAX 256
@@ -43,14 +46,14 @@ struct ckpt_reply {
     struct iovec iov[CKPT_REPLY_IOV_MAX];
     uint32_t niov;
     size_t nbytes;
-    struct ckpt_reply_hold *holds;  /* bands and pins that the iovecs point into */
-    bool (*interrupted)(void *arg); /* may be NULL; asked between pieces of work; -EINTR */
-    void *arg;
+    struct ckpt_reply_hold *holds; /* bands and pins that the iovecs point into */
+    struct ckpt_stop stop;         /* asked between pieces of work */
 };
 
 /* Appends the bytes [off, off+len) of t to the reply, fewer only if the iovecs run out: returns the
  * bytes added (> 0 for len > 0 unless the reply is full) or a negative errno: -EIO the source
- * failed, -EINTR, -ENOMEM; then the reply must be done with, too. [off, off+len) lies inside t.
+ * failed, -EINTR or -EAGAIN as reply->stop says, -ENOMEM; then the reply must be done with, too.
+ * [off, off+len) lies inside t.
  * What is not in a mapping is held in memory until ckpt_reply_done, so ask for a MiB or a few at a
  * time; whoever streams a whole tensor does so in a loop of add, write, done. Iovecs may point into
  * mappings: whoever copies from them (not the kernel) does so by ckpt_reply_copy. */

@@ -10,6 +10,10 @@ int ckpt_fail_stopped(struct ckpt_err *err) {
     return ckpt_fail(err, -EINTR, "interrupted");
 }
 
+int ckpt_fail_impatient(struct ckpt_err *err) {
+    return ckpt_fail(err, -EAGAIN, "not there yet");
+}
+
 /* Its timeouts are not to follow the wall clock, which may be set. */
 void ckpt_stop_cond_init(pthread_cond_t *cond) {
     pthread_condattr_t attributes;

@@ -30,6 +30,13 @@ static int failed_before(const struct ckpt_decoded *d, struct ckpt_err *err) {
     return d->failure ? d->failure->code : 0;
 }
 
+static int wait_for_progress(struct ckpt_decoded_cache *c, const struct ckpt_stop *stop,
+                             struct ckpt_err *err) {
+    if (!ckpt_stop_may_wait(stop))
+        return ckpt_fail_impatient(err);
+    return ckpt_stop_wait(&c->progress, &c->mu, stop) ? ckpt_fail_stopped(err) : 0;
+}
+
 static int pin_piece(struct ckpt_decoded *d, uint64_t index, uint64_t per_part,
                      const struct ckpt_stop *stop, struct ckpt_err *err) {
     struct ckpt_decoded_cache *const c = d->cache;
@@ -39,12 +46,12 @@ static int pin_piece(struct ckpt_decoded *d, uint64_t index, uint64_t per_part,
     if (p->pins++ == 0 && p->state == CKPT_PIECE_READY)
         ckpt_decoded_take_idle(p);
     while (rc == 0 && p->state != CKPT_PIECE_READY && first->is_busy)
-        if (ckpt_stop_wait(&c->progress, &c->mu, stop))
-            rc = ckpt_fail_stopped(err);
+        rc = wait_for_progress(c, stop, err);
     if (rc == 0)
         rc = failed_before(d, err);
     if (rc == 0 && p->state != CKPT_PIECE_READY)
-        rc = ckpt_decoded_fill(d, index, stop, err);
+        rc = ckpt_stop_may_work(stop) ? ckpt_decoded_fill(d, index, stop, err)
+                                      : ckpt_fail_impatient(err);
     if (rc)
         unpin_piece(p);
     return rc;
@@ -152,6 +159,14 @@ void ckpt_decoded_cache_expect(struct ckpt_decoded_cache *c, uint64_t bytes) {
 void ckpt_decoded_cache_limit(struct ckpt_decoded_cache *c, uint64_t bytes) {
     pthread_mutex_lock(&c->mu);
     set_limit(c, bytes);
+    pthread_mutex_unlock(&c->mu);
+}
+
+void ckpt_decoded_cache_watch(struct ckpt_decoded_cache *c, void (*finished)(void *arg),
+                              void *arg) {
+    pthread_mutex_lock(&c->mu);
+    c->finished = finished;
+    c->finished_arg = arg;
     pthread_mutex_unlock(&c->mu);
 }
 

@@ -97,6 +97,9 @@ void ckpt_decoded_cache_free(struct ckpt_decoded_cache *c);
 void ckpt_decoded_cache_expect(struct ckpt_decoded_cache *c, uint64_t bytes);
 /* Another bound; what is idle beyond it goes when room is next needed. */
 void ckpt_decoded_cache_limit(struct ckpt_decoded_cache *c, uint64_t bytes);
+/* Calls back whenever a thread has finished decoding, with or without success, with the cache's
+ * lock held; NULL: no more, from then on. */
+void ckpt_decoded_cache_watch(struct ckpt_decoded_cache *c, void (*finished)(void *arg), void *arg);
 
 struct ckpt_decoded_usage {
     uint64_t memory, spilled; /* bytes on the two shelves */
@@ -107,7 +110,7 @@ struct ckpt_decoded_usage ckpt_decoded_cache_usage(struct ckpt_decoded_cache *c)
 
 /* Bytes [lo, hi) of a part, readable until unpinned: decoded, or waited for while another thread
  * does so. -EINTR if stopped; -ENOMEM; -ENOSPC without room for a temporary file; whatever decoding
- * says. */
+ * says. -EAGAIN if that takes more patience than `stop` has. */
 int ckpt_decoded_pin_part(struct ckpt_decoded *d, uint64_t part, uint64_t lo, uint64_t hi,
                           const uint8_t **data, const struct ckpt_stop *stop,
                           struct ckpt_err *err) CKPT_CHECKED;

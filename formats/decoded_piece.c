@@ -95,6 +95,12 @@ static struct ckpt_decoded_shelf *shelf_of(const struct ckpt_decoded_piece *p) {
     return p->is_spilled ? &c->spilled : &c->memory;
 }
 
+void ckpt_decoded_tell_progress(struct ckpt_decoded_cache *c) {
+    pthread_cond_broadcast(&c->progress);
+    if (c->finished)
+        c->finished(c->finished_arg);
+}
+
 void ckpt_decoded_put_idle(struct ckpt_decoded_piece *p) {
     struct ckpt_decoded_shelf *const s = shelf_of(p);
     p->older = s->newest;

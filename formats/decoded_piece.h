@@ -36,6 +36,8 @@ struct ckpt_decoded_parked {
 struct ckpt_decoded_cache {
     pthread_mutex_t mu; /* guards all below */
     pthread_cond_t progress;
+    void (*finished)(void *arg); /* somebody watches; NULL: nobody */
+    void *finished_arg;
     struct ckpt_decoded_shelf memory, spilled;
     uint64_t expected; /* bytes that are read in turns, at most */
     uint64_t decoded;
@@ -66,6 +68,8 @@ uint64_t ckpt_decoded_piece_bytes(const struct ckpt_decoded_cut *cut, uint64_t i
 int ckpt_decoded_item_open(struct ckpt_decoded *d, struct ckpt_err *err) CKPT_CHECKED;
 /* Gives both up if nobody needs them. */
 void ckpt_decoded_item_close(struct ckpt_decoded *d);
+/* Wakes all who wait for a piece. */
+void ckpt_decoded_tell_progress(struct ckpt_decoded_cache *c);
 void ckpt_decoded_put_idle(struct ckpt_decoded_piece *p);
 void ckpt_decoded_take_idle(struct ckpt_decoded_piece *p);
 /* Takes room for a piece that is absent, in memory if that can be had; it is being decoded then. */

@@ -2,7 +2,8 @@
  * Mounting and serving.
  *
  *     main thread     fuse_session_loop_mt, or the single-threaded loop
- *     workers         libfuse's, each with its own clone of /dev/fuse
+ *     workers         libfuse's, each with its own clone of /dev/fuse: answer what is there
+ *     lanes           ours, as many as threads=: compute and decode what isn't (lanes.h)
  *     minder          asks the mount for its root, sets read-ahead, says that it serves; then
  *                     signals:
  *                       SIGTERM          detach lazily; the loop ends when the last reader is gone
@@ -30,8 +31,8 @@
 #include "fs/signals.h"
 
 #define THREADS_MAX 8
-#define IDLE_THREADS 2
-#define WAKE SIGUSR2 /* interrupts the main thread's wait; does nothing else */
+#define SPARE_WORKERS 2 /* beside threads=: they wait for the source's disk only */
+#define WAKE SIGUSR2    /* interrupts the main thread's wait; does nothing else */
 
 struct ckpt_mount {
     struct ckpt_fuse_server server;
@@ -158,26 +159,30 @@ static unsigned thread_count(const struct ckpt_options *o) {
     return cores < 2 ? 2 : cores > THREADS_MAX ? THREADS_MAX : (unsigned)cores;
 }
 
-static int serve_threads(struct ckpt_mount *m) {
+static int serve_threads(struct ckpt_mount *m, unsigned workers) {
     struct fuse_loop_config *config = fuse_loop_cfg_create();
     if (!config)
         return -ENOMEM;
-    const unsigned threads = thread_count(m->server.session->options);
     fuse_loop_cfg_set_clone_fd(config, 1);
-    fuse_loop_cfg_set_max_threads(config, threads);
-    fuse_loop_cfg_set_idle_threads(config, threads < IDLE_THREADS ? threads : IDLE_THREADS);
+    fuse_loop_cfg_set_max_threads(config, workers);
+    fuse_loop_cfg_set_idle_threads(config, workers); /* who comes and goes costs more */
     const int rc = fuse_session_loop_mt(m->fuse, config);
     fuse_loop_cfg_destroy(config);
     return rc;
 }
 
 int ckpt_mount_serve(struct ckpt_mount *m, struct ckpt_err *err) {
-    const struct ckpt_options *o = m->server.session->options;
-    const int rc =
-        o->single_thread || o->threads == 1 ? fuse_session_loop(m->fuse) : serve_threads(m);
+    struct ckpt_session *const s = m->server.session;
+    const bool alone = s->options->single_thread;
+    const unsigned threads = thread_count(s->options);
+    int rc = alone ? 0 : ckpt_session_start_lanes(s, threads, err);
+    if (rc < 0)
+        return rc;
+    rc = alone ? fuse_session_loop(m->fuse) : serve_threads(m, threads + SPARE_WORKERS);
     atomic_store(&m->done, true);
-    /* Parked reads hold requests: they must be answered while the session is there. */
-    ckpt_computed_stop(m->server.session->report);
+    /* Reads that are kept hold requests: they must be answered while the session is there. */
+    ckpt_session_end_lanes(s);
+    ckpt_computed_stop(s->report);
     return rc < 0 ? ckpt_fail(err, rc, "serving ended: %s", strerror(-rc)) : 0;
 }
 

@@ -1,20 +1,32 @@
 /*
  * Reads. The bytes go from where they lie to the kernel in one fuse_reply_iov. A short reply would
  * be shown as zeros, so what does not fit the iovecs (thousands of tiny tensors) is copied, and
- * anything else that is short is EIO. A read of verify.json parks: it keeps the request and frees
- * the worker until the report is there.
+ * anything else that is short is EIO.
+ *
+ * libfuse's threads answer what is there; what must be computed, decoded or waited for is handed to
+ * a lane (lanes.h), and a read of verify.json waits for the report (computed.h). Either way the
+ * request is kept and the thread is free for others.
  */
 #include "fs/fuse_server.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 
 #include "base/cleanup.h"
 #include "base/log.h"
 
-static bool interrupted(void *req) {
-    return fuse_req_interrupted(req);
-}
+/* A read that is kept, in a lane or waiting. */
+struct kept {
+    union {
+        struct ckpt_lane_job job;
+        struct ckpt_waiter waiter;
+    }; /* first: either is a kept read */
+    fuse_req_t req;
+    struct ckpt_vfile *file;
+    uint64_t off;
+    size_t len;
+};
 
 /* To read(2), bytes that cannot be had are EIO, whatever is wrong with them; the log tells. */
 static void reply_code(fuse_req_t req, int rc) {
@@ -27,56 +39,138 @@ static void reply_error(fuse_req_t req, int rc, const struct ckpt_err *err) {
     reply_code(req, rc);
 }
 
-static void reply_copied(fuse_req_t req, struct ckpt_vfile *f, uint64_t off, size_t len) {
+/* --- who has left ----------------------------------------------------------------------------- */
+
+/* What the kernel reads ahead is not interrupted when its reader is killed. Pages that it was
+ * denied are asked for again by whoever else wants them, so nobody misses them. */
+static bool is_gone(fuse_req_t req) {
+    const pid_t reader = fuse_req_ctx(req)->pid;
+    return reader > 0 && kill(reader, 0) < 0 && errno == ESRCH;
+}
+
+static bool has_left(fuse_req_t req) {
+    return fuse_req_interrupted(req) || is_gone(req);
+}
+
+static bool asks_to_stop(void *req) {
+    struct ckpt_lanes *const lanes = ckpt_fuse_session(req)->lanes;
+    return has_left(req) || (lanes && ckpt_lanes_stopping(lanes));
+}
+
+/* --- answering -------------------------------------------------------------------------------- */
+
+static int reply_copied(fuse_req_t req, struct ckpt_vfile *f, uint64_t off, size_t len,
+                        const struct ckpt_stop *stop) {
+    struct ckpt_reader *const r = ckpt_fuse_session(req)->reader;
     struct ckpt_err err = {0};
     CKPT_AUTO(free) char *buf = malloc(len);
-    const int rc = buf ? ckpt_vfile_copy(f, ckpt_fuse_session(req)->reader, off, len, interrupted,
-                                         req, buf, &err)
-                       : ckpt_fail_memory(&err, "reading");
+    const int rc =
+        buf ? ckpt_vfile_copy(f, r, off, len, stop, buf, &err) : ckpt_fail_memory(&err, "reading");
+    if (rc == -EAGAIN)
+        return rc;
     if (rc < 0)
         reply_error(req, rc, &err);
     else
         fuse_reply_buf(req, buf, len);
+    return 0;
 }
 
-static void reply_range(fuse_req_t req, struct ckpt_vfile *f, uint64_t off, size_t len) {
+/* 0: answered. -EAGAIN: not, since that takes more patience. What the reply points into is held
+ * until the kernel has copied it, never while the reader takes his time. */
+static int reply_range(fuse_req_t req, struct ckpt_vfile *f, uint64_t off, size_t len,
+                       enum ckpt_patience patience) {
     struct ckpt_reader *r = ckpt_fuse_session(req)->reader;
-    struct ckpt_reply reply = {.interrupted = interrupted, .arg = req};
+    struct ckpt_reply reply = {.stop = {asks_to_stop, req, patience}};
     struct ckpt_err err = {0};
+    int rc = 0;
     ckpt_vfile_hold(f);
     const ssize_t n = ckpt_vfile_add(f, r, off, len, &reply, &err);
-    if (n < 0)
+    if (n == -EAGAIN)
+        rc = -EAGAIN;
+    else if (n < 0)
         reply_error(req, (int)n, &err);
     else if ((size_t)n < len)
-        reply_copied(req, f, off, len);
+        rc = reply_copied(req, f, off, len, &reply.stop);
     else if (fuse_reply_iov(req, reply.iov, (int)reply.niov) == -EFAULT) /* the reader has EIO */
         ckpt_log_once("EFAULT", "a source file shrank under the mount: reads of it fail");
     ckpt_reply_done(r, &reply);
     ckpt_vfile_let_go(f);
+    return rc;
 }
 
-struct parked {
-    struct ckpt_waiter waiter; /* first: a waiter is a parked read */
-    fuse_req_t req;
-    struct ckpt_vfile *file;
-    uint64_t off;
-    size_t len;
-};
+/* --- keeping ---------------------------------------------------------------------------------- */
+
+/* NULL when out of memory, which the reader has been told. */
+static struct kept *keep(fuse_req_t req, struct ckpt_vfile *f, uint64_t off, size_t len) {
+    struct kept *const k = malloc(sizeof *k);
+    if (k)
+        *k = (struct kept){.req = req, .file = f, .off = off, .len = len};
+    else
+        fuse_reply_err(req, ENOMEM);
+    return k;
+}
+
+static void refuse(struct kept *k, int rc) {
+    reply_code(k->req, rc);
+    free(k);
+}
+
+/* --- in a lane --- */
+
+static int run(struct ckpt_lane_job *job, enum ckpt_patience patience) {
+    struct kept *const k = (struct kept *)job;
+    const int rc = reply_range(k->req, k->file, k->off, k->len, patience);
+    if (rc == 0)
+        free(k);
+    return rc;
+}
+
+static void drop(struct ckpt_lane_job *job, int rc) {
+    refuse((struct kept *)job, rc);
+}
+
+static bool job_left(struct ckpt_lane_job *job) {
+    return has_left(((struct kept *)job)->req);
+}
+
+/* libfuse keeps the request alive while this runs, and the next. Whoever takes out what was kept
+ * answers it. */
+static void on_interrupt_in_lanes(fuse_req_t req, void *lanes) {
+    struct ckpt_lane_job *const job = ckpt_lanes_remove(lanes, req);
+    if (job)
+        drop(job, -EINTR);
+}
+
+static void hand_over(fuse_req_t req, struct ckpt_vfile *f, uint64_t off, size_t len) {
+    struct ckpt_lanes *const lanes = ckpt_fuse_session(req)->lanes;
+    struct kept *const k = keep(req, f, off, len);
+    if (!k)
+        return;
+    k->job = (struct ckpt_lane_job){.run = run, .drop = drop, .left = job_left, .id = req};
+    /* Before it is handed over, since afterwards the request may be answered and gone at any time;
+     * an interrupt that comes in between is found by job_left(). So it is with the next. */
+    fuse_req_interrupt_func(req, on_interrupt_in_lanes, lanes);
+    const int rc = ckpt_lanes_add(lanes, &k->job);
+    if (rc < 0)
+        refuse(k, rc);
+}
+
+/* --- waiting for the report --- */
 
 static void wake(struct ckpt_waiter *w, int rc) {
-    struct parked *p = (struct parked *)w;
-    if (rc < 0)
-        reply_code(p->req, rc);
-    else
-        reply_range(p->req, p->file, p->off, p->len);
-    free(p);
+    struct kept *const k = (struct kept *)w;
+    if (rc < 0) {
+        refuse(k, rc);
+        return;
+    }
+    (void)reply_range(k->req, k->file, k->off, k->len, CKPT_WAITS);
+    free(k);
 }
 
-static bool left(struct ckpt_waiter *w) {
-    return fuse_req_interrupted(((struct parked *)w)->req);
+static bool waiter_left(struct ckpt_waiter *w) {
+    return fuse_req_interrupted(((struct kept *)w)->req);
 }
 
-/* libfuse keeps the request alive while this runs. Whoever takes the waiter out answers it. */
 static void on_interrupt(fuse_req_t req, void *computed) {
     struct ckpt_waiter *w = ckpt_computed_unpark(computed, req);
     if (w)
@@ -84,22 +178,25 @@ static void on_interrupt(fuse_req_t req, void *computed) {
 }
 
 static void park(fuse_req_t req, struct ckpt_vfile *f, uint64_t off, size_t len) {
-    struct parked *p = malloc(sizeof *p);
-    if (!p) {
-        fuse_reply_err(req, ENOMEM);
+    struct kept *const k = keep(req, f, off, len);
+    if (!k)
         return;
-    }
-    *p = (struct parked){.waiter = {.wake = wake, .left = left, .id = req},
-                         .req = req,
-                         .file = f,
-                         .off = off,
-                         .len = len};
-    /* Before parking, since afterwards the request may be answered and gone at any time; an
-     * interrupt that comes in between is found by left(). */
+    k->waiter = (struct ckpt_waiter){.wake = wake, .left = waiter_left, .id = req};
     fuse_req_interrupt_func(req, on_interrupt, f->computed);
-    const int rc = ckpt_computed_park(f->computed, &p->waiter);
+    const int rc = ckpt_computed_park(f->computed, &k->waiter);
     if (rc < 0)
-        wake(&p->waiter, rc);
+        refuse(k, rc);
+}
+
+/* --- read ------------------------------------------------------------------------------------- */
+
+static void read_range(fuse_req_t req, struct ckpt_vfile *f, uint64_t off, size_t len) {
+    if (f->kind == CKPT_VFILE_COMPUTED && !ckpt_computed_text(f->computed))
+        park(req, f, off, len);
+    else if (!ckpt_fuse_session(req)->lanes)
+        (void)reply_range(req, f, off, len, CKPT_WAITS);
+    else if (reply_range(req, f, off, len, CKPT_TAKES) == -EAGAIN)
+        hand_over(req, f, off, len);
 }
 
 void ckpt_fuse_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
@@ -118,8 +215,6 @@ void ckpt_fuse_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
     const size_t len = left_bytes < size ? (size_t)left_bytes : size;
     if (len == 0)
         fuse_reply_buf(req, NULL, 0);
-    else if (f->kind == CKPT_VFILE_COMPUTED && !ckpt_computed_text(f->computed))
-        park(req, f, at, len);
     else
-        reply_range(req, f, at, len);
+        read_range(req, f, at, len);
 }

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdlib.h>
 
 #include "base/cleanup.h"
@@ -91,6 +90,14 @@ void ckpt_made_release(struct ckpt_made *m) {
     if (--m->holders == 0)
         ckpt_str_fini(&m->text);
     pthread_mutex_unlock(&m->mu);
+}
+
+bool ckpt_made_is_there(struct ckpt_made *m) {
+    if (pthread_mutex_trylock(&m->mu) != 0)
+        return false; /* somebody may be writing it */
+    const bool is_there = m->text.s;
+    pthread_mutex_unlock(&m->mu);
+    return is_there;
 }
 
 int ckpt_made_text(struct ckpt_made *m, const char **text, struct ckpt_err *err) {

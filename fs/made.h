@@ -7,6 +7,7 @@
  *
  * A text that takes long to make, and is worth keeping, is a ckpt_computed.
  */
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -27,6 +28,8 @@ int ckpt_made_size(struct ckpt_made *m, uint64_t *size, struct ckpt_err *err) CK
 /* What ckpt_made_text answers stays until the last that holds it lets go. */
 void ckpt_made_hold(struct ckpt_made *m);
 void ckpt_made_release(struct ckpt_made *m);
+/* Whether ckpt_made_text would answer at once. For who holds it. */
+bool ckpt_made_is_there(struct ckpt_made *m);
 /* The whole text. For who holds it. */
 int ckpt_made_text(struct ckpt_made *m, const char **text, struct ckpt_err *err) CKPT_CHECKED;
 

@@ -171,6 +171,29 @@ int ckpt_session_start(struct ckpt_session *s, bool prefetch, struct ckpt_err *e
     return ckpt_reader_new(&options, &s->reader, err);
 }
 
+static void tell_lanes(void *lanes) {
+    ckpt_lanes_progress(lanes);
+}
+
+int ckpt_session_start_lanes(struct ckpt_session *s, unsigned n, struct ckpt_err *err) {
+    const int rc = ckpt_lanes_new(n, &s->lanes, err);
+    if (rc < 0)
+        return rc;
+    ckpt_reader_watch(s->reader, tell_lanes, s->lanes);
+    ckpt_decoded_cache_watch(s->checkpoint->decoded, tell_lanes, s->lanes);
+    return 0;
+}
+
+void ckpt_session_end_lanes(struct ckpt_session *s) {
+    if (!s->lanes)
+        return;
+    ckpt_lanes_stop(s->lanes);
+    ckpt_reader_watch(s->reader, NULL, NULL);
+    ckpt_decoded_cache_watch(s->checkpoint->decoded, NULL, NULL);
+    ckpt_lanes_free(s->lanes);
+    s->lanes = NULL;
+}
+
 int ckpt_session_verify(struct ckpt_session *s, const atomic_bool *cancel, struct ckpt_str *report,
                         enum ckpt_status *status, struct ckpt_err *err) {
     struct ckpt_verify_options options = s->verify;

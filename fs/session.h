@@ -13,6 +13,7 @@
 #include "base/strmap.h"
 #include "formats/checkpoint.h"
 #include "fs/computed.h"
+#include "fs/lanes.h"
 #include "fs/options.h"
 #include "fs/tree.h"
 #include "verify/verify.h"
@@ -40,6 +41,7 @@ struct ckpt_session {
     struct ckpt_graph *graph;   /* beside the source; NULL: none, or the checkpoint's own */
     struct ckpt_model *model;   /* adapted */
     struct ckpt_reader *reader; /* NULL until ckpt_session_start */
+    struct ckpt_lanes *lanes;   /* while threads serve; NULL: whoever reads computes */
     struct timespec mtime;      /* the newest of the source's files */
     struct ckpt_tree tree;
     struct ckpt_source_files below_source;
@@ -69,6 +71,9 @@ int ckpt_session_open_source(const char *source, const struct ckpt_options *opti
                              struct ckpt_session **out, struct ckpt_err *err) CKPT_CHECKED;
 /* Starts the reader and its worker: after the fork of a daemon. */
 int ckpt_session_start(struct ckpt_session *s, bool prefetch, struct ckpt_err *err) CKPT_CHECKED;
+/* From here on n lanes compute, until they are ended, when nobody reads any more. */
+int ckpt_session_start_lanes(struct ckpt_session *s, unsigned n, struct ckpt_err *err) CKPT_CHECKED;
+void ckpt_session_end_lanes(struct ckpt_session *s);
 void ckpt_session_close(struct ckpt_session *s); /* NULL is fine */
 
 static inline void ckpt_auto_session(struct ckpt_session **s) {

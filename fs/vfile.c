@@ -212,6 +212,8 @@ static uint32_t find_segment(const struct ckpt_vfile *f, uint64_t off) {
 static ssize_t add_made(struct ckpt_made *m, uint64_t at, size_t n, struct ckpt_reply *reply,
                         struct ckpt_err *err) {
     const char *text;
+    if (!ckpt_stop_may_work(&reply->stop) && !ckpt_made_is_there(m))
+        return ckpt_fail_impatient(err);
     const int rc = ckpt_made_text(m, &text, err);
     return rc < 0 ? rc : (ssize_t)ckpt_reply_add_bytes(reply, text + at, n);
 }
@@ -288,9 +290,9 @@ ssize_t ckpt_vfile_add(struct ckpt_vfile *f, struct ckpt_reader *r, uint64_t off
 }
 
 int ckpt_vfile_copy(struct ckpt_vfile *f, struct ckpt_reader *r, uint64_t off, size_t len,
-                    bool (*interrupted)(void *), void *arg, void *buf, struct ckpt_err *err) {
+                    const struct ckpt_stop *stop, void *buf, struct ckpt_err *err) {
     for (size_t done = 0; done < len;) {
-        struct ckpt_reply reply = {.interrupted = interrupted, .arg = arg};
+        struct ckpt_reply reply = {.stop = stop ? *stop : (struct ckpt_stop){.ask = NULL}};
         const ssize_t n = ckpt_vfile_add(f, r, off + done, len - done, &reply, err);
         const int rc = n < 0 ? (int)n : ckpt_reply_copy(&reply, (char *)buf + done);
         ckpt_reply_done(r, &reply);

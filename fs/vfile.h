@@ -99,10 +99,9 @@ void ckpt_vfile_let_go(struct ckpt_vfile *f);
 ssize_t ckpt_vfile_add(struct ckpt_vfile *f, struct ckpt_reader *r, uint64_t off, size_t len,
                        struct ckpt_reply *reply, struct ckpt_err *err) CKPT_CHECKED;
 /* Copies [off, off + len) into buf: where many small segments exceed a reply's iovecs.
- * `interrupted` and `arg` as in a reply. 0 or a negative errno. */
+ * `stop` as in a reply; may be NULL. 0 or a negative errno. */
 int ckpt_vfile_copy(struct ckpt_vfile *f, struct ckpt_reader *r, uint64_t off, size_t len,
-                    bool (*interrupted)(void *), void *arg, void *buf,
-                    struct ckpt_err *err) CKPT_CHECKED;
+                    const struct ckpt_stop *stop, void *buf, struct ckpt_err *err) CKPT_CHECKED;
 /* Writes [off, off + len) to a file descriptor, straight from where the bytes lie. */
 int ckpt_vfile_write(struct ckpt_vfile *f, struct ckpt_reader *r, uint64_t off, size_t len, int fd,
                      struct ckpt_err *err) CKPT_CHECKED;

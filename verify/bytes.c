@@ -282,7 +282,7 @@ static int check_storages(struct check *c, const struct ckpt_model *m, struct ck
     const struct ckpt_checkpoint *const p = m->checkpoint;
     struct ckpt_bytes_result *const r = c->result;
     struct ckpt_exec exec = *c->exec;
-    const struct ckpt_stop stop = {is_cancelled, &exec};
+    const struct ckpt_stop stop = {.ask = is_cancelled, .arg = &exec};
     for (size_t i = 0; i < p->nblobs; i++) {
         struct ckpt_blob *const blob = p->blobs[i];
         if (!blob->ops->check)

@@ -242,7 +242,7 @@ static bool always(void *arg) {
 /* Whoever gives up leaves the decoder where it is. */
 static void test_interruption(void **state) {
     struct ckpt_decoded_cache *const c = new_cache(100 * PIECE);
-    const struct ckpt_stop stop = {always, NULL};
+    const struct ckpt_stop stop = {.ask = always};
     const uint8_t *data;
     struct item item;
     (void)state;

@@ -219,7 +219,7 @@ static bool asked(void *arg) {
 
 static void *pin_one(void *arg) {
     struct thread *const t = arg;
-    const struct ckpt_stop stop = {asked, &t->stop};
+    const struct ckpt_stop stop = {.ask = asked, .arg = &t->stop};
     const uint8_t *data;
     struct ckpt_err err = {0};
     t->rc = ckpt_decoded_pin(&t->items->decoded, &data, &stop, &err);

@@ -295,7 +295,7 @@ static void test_stop(void **state) {
     uint8_t *const out = malloc(4 << 20);
     int asked = 0;
     assert_false(ckpt_gather_until(w, &map, source, 0, w->count, out,
-                                   &(struct ckpt_stop){stop_at_once, &asked}));
+                                   &(struct ckpt_stop){.ask = stop_at_once, .arg = &asked}));
     assert_int_equal(asked, 1);
     free(out);
 }

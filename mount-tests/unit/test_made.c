@@ -57,7 +57,7 @@ static void test_measured_once_and_held_while_open(void **state) {
         assert_int_equal(ckpt_vfile_open(f, &err), 0);
         assert_int_equal(ckpt_vfile_open(f, &err), 0);
         for (int i = 0; i < 3; i++) {
-            assert_int_equal(ckpt_vfile_copy(f, NULL, SIZE - 5, 5, NULL, NULL, tail, &err), 0);
+            assert_int_equal(ckpt_vfile_copy(f, NULL, SIZE - 5, 5, NULL, tail, &err), 0);
             assert_memory_equal(tail, "56789", 5);
             if (i == 0)
                 ckpt_vfile_close(f);
@@ -78,7 +78,7 @@ static void test_a_first_segment(void **state) {
     ckpt_vfile_add_bytes(f, "end", 3);
     char tail[5];
     assert_int_equal(ckpt_vfile_open(f, &err), 0);
-    assert_int_equal(ckpt_vfile_copy(f, NULL, SIZE - 2, 5, NULL, NULL, tail, &err), 0);
+    assert_int_equal(ckpt_vfile_copy(f, NULL, SIZE - 2, 5, NULL, tail, &err), 0);
     assert_memory_equal(tail, "89end", 5);
     ckpt_vfile_close(f);
     assert_int_equal(s.runs, 1);

@@ -385,7 +385,7 @@ static bool always(void *arg) {
 static void test_interrupted(void **state) {
     const struct world *const w = *state;
     struct ckpt_reader *const r = new_reader(0, true);
-    struct ckpt_reply reply = {.interrupted = always};
+    struct ckpt_reply reply = {.stop = {.ask = always}};
     assert_int_equal(ckpt_reader_add(r, &w->tensor[1], 0, 1000, &reply, NULL), -EINTR);
     ckpt_reply_done(r, &reply);
     assert_true(read_reply(r, &w->tensor[1], w->expected[1], 0, w->tensor[1].nbytes));

@@ -45,7 +45,7 @@ static void test_ranges(void **state) {
         const size_t n = len < naive.n - off ? len : (size_t)(naive.n - off);
         struct ckpt_err err = {0};
         memset(buf, 0x55, naive.n);
-        assert_int_equal(ckpt_vfile_copy(f, NULL, off, n, NULL, NULL, buf, &err), 0);
+        assert_int_equal(ckpt_vfile_copy(f, NULL, off, n, NULL, buf, &err), 0);
         assert_memory_equal(buf, naive.s + off, n);
         assert_true(n == naive.n || buf[n] == 0x55);
     }
@@ -113,7 +113,7 @@ static void test_plain_files(void **state) {
     assert_int_equal(ckpt_vfile_size(f), strlen(text));
     for (int readers = 0; readers < 2; readers++)
         assert_int_equal(ckpt_vfile_open(f, &err), 0);
-    assert_int_equal(ckpt_vfile_copy(f, NULL, 7, 5, NULL, NULL, buf, &err), 0);
+    assert_int_equal(ckpt_vfile_copy(f, NULL, 7, 5, NULL, buf, &err), 0);
     assert_string_equal(buf, "world");
     write_file(path, "other"); /* changed while open: no new readers */
     assert_int_equal(ckpt_vfile_open(f, &err), -ESTALE);
@@ -138,7 +138,7 @@ static void test_shrinking_is_eio(void **state) {
     assert_int_equal(ckpt_vfile_open(f, &err), 0);
     assert_int_equal(ftruncate(fd, 0), 0);
     static char buf[1 << 20];
-    assert_int_equal(ckpt_vfile_copy(f, NULL, 0, sizeof buf, NULL, NULL, buf, &err), -EIO);
+    assert_int_equal(ckpt_vfile_copy(f, NULL, 0, sizeof buf, NULL, buf, &err), -EIO);
     ckpt_vfile_close(f);
     unlink(path);
     ckpt_arena_fini(&arena);
