@@ -38,6 +38,21 @@ struct ckpt_dentry ckpt_dentry_of_inode(struct ckpt_session *s, uint64_t ino) {
     return in(tree, (uint32_t)index | (ino % 2 ? 0 : CKPT_TREE_NPY));
 }
 
+/* The root of the tree below .source has .source's number, none of its own. */
+static bool is_given_out(const struct ckpt_session *s, struct ckpt_dentry e) {
+    if (e.tree != &s->tree && e.id == CKPT_TREE_ROOT)
+        return false;
+    return !(e.id & CKPT_TREE_NPY) || ckpt_tree_has_npy(ckpt_tree_node(e.tree, e.id));
+}
+
+struct ckpt_dentry ckpt_dentry_of_handle(struct ckpt_session *s, uint64_t ino) {
+    struct ckpt_err err = {0};
+    if (ino > 2 * (uint64_t)s->tree.n && ckpt_files_open_source(s, &err) < 0)
+        ckpt_log_once(err.text, "%s", err.text);
+    const struct ckpt_dentry e = ckpt_dentry_of_inode(s, ino);
+    return e.tree && is_given_out(s, e) ? e : in(NULL, CKPT_TREE_NONE);
+}
+
 uint64_t ckpt_dentry_inode(const struct ckpt_session *s, struct ckpt_dentry e) {
     uint64_t index = e.id & ~CKPT_TREE_NPY;
     if (e.tree != &s->tree)

@@ -21,6 +21,9 @@ struct ckpt_dentry {
 
 /* An inode number that was never given out has no entry. */
 struct ckpt_dentry ckpt_dentry_of_inode(struct ckpt_session *s, uint64_t ino);
+/* The same for a number from a file handle, which somebody kept when the mount was another process:
+ * lays out .source if it may be there. */
+struct ckpt_dentry ckpt_dentry_of_handle(struct ckpt_session *s, uint64_t ino);
 uint64_t ckpt_dentry_inode(const struct ckpt_session *s, struct ckpt_dentry e);
 /* 0 with *out, whose tree is NULL if the folder has no such name; negative if .source cannot be
  * laid out. */

@@ -14,6 +14,7 @@
 #include "formats/decoded_cache.h"
 #include "formats/graph.h"
 #include "fs/files.h"
+#include "fs/generation.h"
 #include "verify/blas.h"
 
 struct file_kind {
@@ -135,7 +136,9 @@ static int open_session(struct ckpt_session *s, const char *source, struct ckpt_
     if (rc < 0)
         return rc;
     s->mtime = newest(s->checkpoint);
-    return build_tree(s, err);
+    rc = build_tree(s, err);
+    s->generation = rc < 0 ? 0 : ckpt_session_generation(s);
+    return rc;
 }
 
 static int open_by(int (*open)(struct ckpt_session *s, const char *source, struct ckpt_err *err),

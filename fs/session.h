@@ -43,6 +43,7 @@ struct ckpt_session {
     struct ckpt_reader *reader; /* NULL until ckpt_session_start */
     struct ckpt_lanes *lanes;   /* while threads serve; NULL: whoever reads computes */
     struct timespec mtime;      /* the newest of the source's files */
+    uint32_t generation;        /* of all inodes but the root: fs/generation.h */
     struct ckpt_tree tree;
     struct ckpt_source_files below_source;
     struct ckpt_npy_files npy;
