@@ -65,7 +65,9 @@ const char ckpt_command_help[] =
     "  device=cpu                 for verify.json\n"
     "  strict, keep_going         warnings are errors; bad tensors are left out\n"
     "  list=all                   list the hidden files too\n"
-    "  cache=SIZE, threads=N, nomt, direct_io, allow_other, uid=, gid=, umask=\n"
+    "  direct_io                  past the page cache: copying in large pieces is faster\n"
+    "  passthrough                the kernel reads files that are the source's own (root)\n"
+    "  cache=SIZE, threads=N, nomt, allow_other, uid=, gid=, umask=\n"
     "\n"
     "See mount.ckpt(8).\n";
 

@@ -43,6 +43,10 @@ static void want(struct fuse_conn_info *conn, uint64_t capability) {
     fuse_set_feature_flag(conn, capability); /* only if it is offered */
 }
 
+static void do_without(struct fuse_conn_info *conn, uint64_t capability) {
+    fuse_unset_feature_flag(conn, capability);
+}
+
 static void ask_for(struct fuse_conn_info *conn, uint64_t flags) {
     if (flags & CKPT_INIT_ALLOW_MMAP)
         want(conn, FUSE_CAP_DIRECT_IO_ALLOW_MMAP);
@@ -96,6 +100,10 @@ static void want(struct fuse_conn_info *conn, unsigned capability) {
     conn->want |= conn->capable & capability;
 }
 
+static void do_without(struct fuse_conn_info *conn, unsigned capability) {
+    conn->want &= ~capability;
+}
+
 static void ask_for(struct fuse_conn_info *conn, uint64_t flags) {
     (void)conn, (void)flags; /* pass() does */
 }
@@ -115,7 +123,10 @@ void ckpt_fuse_init(void *userdata, struct fuse_conn_info *conn) {
     say(choice.no_mmap);
     say(choice.no_passthrough);
     server->features = choice.flags;
+    atomic_store(&server->backings.is_on, choice.flags & CKPT_INIT_PASSTHROUGH);
     ask_for(conn, choice.flags);
-    want(conn, FUSE_CAP_EXPORT_SUPPORT); /* NFS: lookup knows "." and ".." */
+    want(conn, FUSE_CAP_EXPORT_SUPPORT);        /* NFS: lookup knows "." and ".." */
+    do_without(conn, FUSE_CAP_AUTO_INVAL_DATA); /* what is there never changes */
+    server->no_opendir = conn->capable & FUSE_CAP_NO_OPENDIR_SUPPORT;
     conn->max_background = BACKGROUND;
 }

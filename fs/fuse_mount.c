@@ -87,6 +87,7 @@ int ckpt_mount_new(struct ckpt_session *s, const char *source, const char *absol
         return ckpt_fail_memory(err, "mounting");
     }
     m->server.session = s;
+    ckpt_backings_init(&m->server.backings);
     m->absolute = absolute;
     m->fuse = fuse_session_new(&args, &ckpt_fuse_ops, sizeof ckpt_fuse_ops, &m->server);
     fuse_opt_free_args(&args);
@@ -97,6 +98,7 @@ int ckpt_mount_new(struct ckpt_session *s, const char *source, const char *absol
         rc = mount_quietly(m, err);
     if (rc == 0)
         rc = ckpt_fuse_init_attach(&m->server, m->fuse, err);
+    m->server.backings.device = fuse_session_fd(m->fuse);
     if (rc == 0 && ckpt_signals_waiting())
         rc = ckpt_fail(err, -EINTR, "interrupted while mounting");
     if (rc == 0)
@@ -120,8 +122,10 @@ static void end_loop(struct ckpt_mount *m) {
 
 static void *mind(void *arg) {
     struct ckpt_mount *m = arg;
-    if (ckpt_mountpoint_set_readahead(m->absolute))
+    if (ckpt_mountpoint_set_readahead(m->absolute)) {
+        ckpt_backings_try(&m->server.backings);
         m->serving(m->arg);
+    }
     for (bool detached = false; !atomic_load(&m->done);) {
         const int signal = ckpt_signals_next();
         if (signal == 0 || atomic_load(&m->done))
@@ -204,5 +208,6 @@ void ckpt_mount_free(struct ckpt_mount *m) {
     ckpt_mount_end(m);
     if (m->fuse)
         fuse_session_destroy(m->fuse);
+    ckpt_backings_fini(&m->server.backings);
     free(m);
 }

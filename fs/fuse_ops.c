@@ -2,7 +2,6 @@
 #include "fs/fuse_server.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -48,11 +47,30 @@ static int fill_stat(struct ckpt_session *s, struct ckpt_dentry e, struct stat *
     return 0;
 }
 
+/* The root's generation is 0 to the kernel, which takes another for a sign that the root is gone.
+ */
 static int fill_entry(struct ckpt_session *s, struct ckpt_dentry at, struct fuse_entry_param *e) {
-    *e = (struct fuse_entry_param){.ino = ckpt_dentry_inode(s, at),
+    const uint64_t ino = ckpt_dentry_inode(s, at);
+    *e = (struct fuse_entry_param){.ino = ino,
+                                   .generation = ino == FUSE_ROOT_ID ? 0 : s->generation,
                                    .attr_timeout = CKPT_FUSE_FOREVER,
                                    .entry_timeout = CKPT_FUSE_FOREVER};
     return fill_stat(s, at, &e->attr);
+}
+
+/*
+ * "." and ".." come from NFS and open_by_handle_at(2) only: the inode is one that a handle names,
+ * and need not exist. Where it does not, the entry is absent, and the kernel says ESTALE.
+ */
+static int find(struct ckpt_session *s, fuse_ino_t parent, const char *name, struct ckpt_dentry *at,
+                struct ckpt_err *err) {
+    const bool up = strcmp(name, "..") == 0;
+    if (!up && strcmp(name, ".") != 0)
+        return ckpt_dentry_lookup(s, ckpt_dentry_of_inode(s, parent), ckpt_text_of(name), at, err);
+    *at = ckpt_dentry_of_handle(s, parent);
+    if (up && ckpt_dentry_is_folder(*at))
+        *at = ckpt_dentry_parent(s, *at);
+    return 0;
 }
 
 static void lookup(fuse_req_t req, fuse_ino_t parent, const char *name) {
@@ -60,7 +78,7 @@ static void lookup(fuse_req_t req, fuse_ino_t parent, const char *name) {
     struct fuse_entry_param e = {.entry_timeout = CKPT_FUSE_FOREVER}; /* absent, for good */
     struct ckpt_dentry at;
     struct ckpt_err err = {0};
-    int rc = ckpt_dentry_lookup(s, ckpt_dentry_of_inode(s, parent), ckpt_text_of(name), &at, &err);
+    int rc = find(s, parent, name, &at, &err);
     if (rc < 0)
         ckpt_log_once(err.text, "%s", err.text);
     else if (at.tree)
@@ -84,8 +102,14 @@ static void getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
         fuse_reply_attr(req, &st, CKPT_FUSE_FOREVER);
 }
 
+/* ENOSYS once, and a kernel that knows what that means (5.1) opens folders without us, with both of
+ * these flags. */
 static void opendir_(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
     (void)ino;
+    if (ckpt_fuse_server(req)->no_opendir) {
+        fuse_reply_err(req, ENOSYS);
+        return;
+    }
     fi->cache_readdir = 1;
     fi->keep_cache = 1;
     fuse_reply_open(req, fi);
@@ -177,56 +201,6 @@ static void readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
     list(req, ino, size, off, true);
 }
 
-/* The file with this number; NULL if there is none. */
-static struct ckpt_vfile *file_of(fuse_req_t req, fuse_ino_t ino) {
-    struct ckpt_session *s = ckpt_fuse_session(req);
-    const struct ckpt_dentry e = ckpt_dentry_of_inode(s, ino);
-    struct ckpt_vfile *file = NULL;
-    struct ckpt_err err = {0};
-    if (e.tree && ckpt_dentry_file(s, e, &file, &err) < 0)
-        ckpt_log_once(err.text, "%s", err.text);
-    return file;
-}
-
-/* The kernel reads ahead in requests that nobody can interrupt: a reader that was killed would keep
- * the check running. Past the page cache each reader waits for a request of its own. */
-static bool is_yet_to_compute(const struct ckpt_vfile *f) {
-    return f->kind == CKPT_VFILE_COMPUTED && !ckpt_computed_text(f->computed);
-}
-
-static void open_(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
-    const struct ckpt_session *s = ckpt_fuse_session(req);
-    struct ckpt_vfile *file = file_of(req, ino);
-    if (!file) {
-        fuse_reply_err(req, EISDIR);
-        return;
-    }
-    if ((fi->flags & O_ACCMODE) != O_RDONLY) {
-        fuse_reply_err(req, EROFS);
-        return;
-    }
-    struct ckpt_err err = {0};
-    const int rc = ckpt_vfile_open(file, &err);
-    if (rc < 0) {
-        ckpt_log_once(err.text, "%s", err.text);
-        fuse_reply_err(req, -rc);
-        return;
-    }
-    fi->direct_io = s->options->direct_io || is_yet_to_compute(file);
-    fi->keep_cache = !fi->direct_io;
-    fi->noflush = 1;
-    if (fuse_reply_open(req, fi) == -ENOENT) /* the opener was interrupted: no release follows */
-        ckpt_vfile_close(file);
-}
-
-static void release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
-    (void)fi;
-    struct ckpt_vfile *file = file_of(req, ino);
-    if (file)
-        ckpt_vfile_close(file);
-    fuse_reply_err(req, 0);
-}
-
 static void statfs_(fuse_req_t req, fuse_ino_t ino) {
     (void)ino;
     const struct ckpt_session *s = ckpt_fuse_session(req);
@@ -249,9 +223,9 @@ const struct fuse_lowlevel_ops ckpt_fuse_ops = {
     .opendir = opendir_,
     .readdir = readdir_,
     .readdirplus = readdirplus,
-    .open = open_,
+    .open = ckpt_fuse_open,
     .read = ckpt_fuse_read,
-    .release = release,
+    .release = ckpt_fuse_release,
     .statfs = statfs_,
     .getxattr = ckpt_fuse_getxattr,
     .listxattr = ckpt_fuse_listxattr,

@@ -5,6 +5,7 @@
 #include <fuse_lowlevel.h>
 
 #include "fs/dentry.h"
+#include "fs/fuse_backing.h"
 
 /* What is there never changes: the kernel may keep what it knows. */
 #define CKPT_FUSE_FOREVER 1e9 /* seconds */
@@ -12,9 +13,11 @@
 /* What a mount's requests share: libfuse's userdata. */
 struct ckpt_fuse_server {
     struct ckpt_session *session;
+    struct ckpt_backings backings;
     /* fuse_init.c: */
     uint64_t init_unique, offered; /* of the INIT request */
     uint64_t features;             /* CKPT_INIT_..., as agreed with the kernel */
+    bool no_opendir;               /* the kernel opens folders by itself */
     bool has_begun;                /* INIT is answered, and all of this immutable */
 };
 
@@ -33,6 +36,8 @@ void ckpt_fuse_init(void *userdata, struct fuse_conn_info *conn);
 
 extern const struct fuse_lowlevel_ops ckpt_fuse_ops;
 
+void ckpt_fuse_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void ckpt_fuse_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void ckpt_fuse_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
                     struct fuse_file_info *fi);
 void ckpt_fuse_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size);

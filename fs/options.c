@@ -216,14 +216,6 @@ static int set_cast(struct ckpt_options *o, const struct row *row, const char *v
     return set_choice(o, row, value, err);
 }
 
-/* Named in the manual, not built yet: refusing is honest, ignoring would not be. */
-static int set_missing(struct ckpt_options *o, const struct row *row, const char *value,
-                       struct ckpt_err *err) {
-    (void)o, (void)value;
-    return ckpt_fail(err, -EINVAL, "option %s is not available in version %s: leave it out",
-                     row->name, CKPT_VERSION);
-}
-
 static int set_remount(struct ckpt_options *o, const struct row *row, const char *value,
                        struct ckpt_err *err) {
     (void)o, (void)value;
@@ -285,7 +277,7 @@ static const struct row rows[] = {
     {"direct_io", NO_VALUE, set_flag, AT(direct_io), NULL},
     {"list", VALUE, set_bool_choice, AT(list_all), listings},
     {"lora", VALUE, set_bool_choice, AT(adapt.lora_refuse), loras},
-    {"passthrough", NO_VALUE, set_missing, 0, NULL},
+    {"passthrough", NO_VALUE, set_flag, AT(passthrough), NULL},
     /* as other FUSE filesystems: */
     {"allow_other", NO_VALUE, set_flag, AT(allow_other), NULL},
     {"allow_root", NO_VALUE, set_flag, AT(allow_root), NULL},
@@ -352,7 +344,7 @@ static int fail_unknown(const char *name, struct ckpt_err *err) {
     struct ckpt_text names[NROWS];
     size_t n = 0;
     for (size_t i = 0; i < NROWS; i++)
-        if (rows[i].set != set_nothing && rows[i].set != set_missing) /* no use to anybody */
+        if (rows[i].set != set_nothing) /* no use to anybody */
             names[n++] = ckpt_text_of(rows[i].name);
     const int near = ckpt_text_nearest(ckpt_text_of(name), names, n);
     if (near < 0)

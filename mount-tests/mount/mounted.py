@@ -44,7 +44,7 @@ def unmount(directory):
 
 
 class Mount:
-    """with Mount(source, "layout=torch") as m: m is the mounted directory."""
+    """with Mount(source, "layout=torch") as m: m is the mounted directory. What was said on stderr is kept."""
 
     def __init__(self, source, *opts):
         self.source, self.opts = source, opts
@@ -57,6 +57,7 @@ class Mount:
             os.rmdir(self.dir)
             raise AssertionError(f"mount of {self.source}: exit {p.returncode}: {p.stderr.strip()}")
         assert p.stdout == "", f"a mount prints nothing on stdout: {p.stdout!r}"
+        self.said = p.stderr
         return self.dir
 
     def __exit__(self, *_):

@@ -36,6 +36,20 @@ def test_mount_read_unmount():
         wait(lambda: not processes(), "the daemon to end")
 
 
+def test_passthrough_is_for_root():
+    """Who may not have it is told in one line, and gets the same files."""
+    with Point() as d:
+        assert run("--export", d + "/own.safetensors", SOURCE).returncode == 0
+        os.chmod(d + "/own.safetensors", 0o644)
+        with Point(NOBODY) as m:
+            p = as_user(HELPER, d + "/own.safetensors", m, "-o", "passthrough")
+            assert p.returncode == 0 and p.stderr.count("\n") == 1, p
+            assert "passthrough" in p.stderr and ("only root" in p.stderr or "kernel" in p.stderr), p.stderr
+            want = read(d, "own.safetensors")
+            assert as_user("cat", f"{m}/model.safetensors", encoding=None, errors=None).stdout == want
+        os.unlink(d + "/own.safetensors")
+
+
 def test_other_ways_to_unmount():
     with Point(NOBODY) as d:
         for how in (lambda: as_user("umount", d).returncode == 0, lambda: as_user("kill", str(processes()[0])).returncode == 0):

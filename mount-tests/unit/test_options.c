@@ -51,7 +51,8 @@ static void test_values(void **state) {
     (void)state;
     CKPT_AUTO(options) struct ckpt_options o;
     accept(&o, "layout=torch,cast=f32,root=model,prefix=keep,strict,keep_going,uid=12,gid=34,"
-               "umask=027,atol=1e-5,verify_memory=2G,threads=3,nomt,direct_io,list=all,cache=64M,"
+               "umask=027,atol=1e-5,verify_memory=2G,threads=3,nomt,direct_io,passthrough,list=all,"
+               "cache=64M,"
                "include=^a,include=b$,exclude=c,modules=store,contiguous=off,dialect=auto");
     assert_int_equal(o.adapt.layout, CKPT_LAYOUT_TORCH);
     assert_int_equal(o.adapt.cast, CKPT_DT_F32);
@@ -63,7 +64,8 @@ static void test_values(void **state) {
     assert_int_equal(o.verify.memory, (uint64_t)2 << 30);
     assert_int_equal(o.cache, 64 << 20);
     assert_int_equal(o.threads, 3);
-    assert_true(o.single_thread && o.direct_io && o.list_all && o.adapt.modules_store);
+    assert_true(o.single_thread && o.direct_io && o.passthrough && o.list_all &&
+                o.adapt.modules_store);
     assert_int_equal(o.adapt.contiguous, CKPT_OFF);
     assert_int_equal(o.adapt.ninclude, 2);
     assert_string_equal(o.adapt.include[1], "b$");
@@ -112,7 +114,6 @@ static void test_refusals(void **state) {
     refuse("map_file=/no/such/file", "/no/such/file", "map_file");
     refuse("reference=/no/such/file", "/no/such/file", "reference");
     refuse("expect=x", "expect", "cannot read");
-    refuse("passthrough", "passthrough", "not available");
     refuse("device=cuda", "device", "cuda is none of cpu");
     refuse("kind=.=>lienar", "lienar", "linear");
     refuse("kind=^fc1$=>lienar", "^fc1$=>lienar", "linear");

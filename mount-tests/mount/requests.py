@@ -1,0 +1,36 @@
+"""How many requests the kernel sends to a daemon, seen from outside: each is one read(2) of /dev/fuse, and while it serves the
+daemon reads nothing else. /proc counts those."""
+import os, re, sys, time
+from mounted import *
+
+
+def calls(pid):
+    return int(re.search(rb"syscr: (\d+)", read("/proc", str(pid), "io"))[1])
+
+
+class Requests:
+    """with Requests(directory) as r: ...; then r.n is their number. Those that come after the call that caused them (RELEASE)
+    are waited for: until none has come for a while."""
+
+    def __init__(self, directory):
+        self.pid = daemon_of(directory)
+        try:
+            calls(self.pid)
+        except (OSError, TypeError):
+            print("skipped: this kernel does not count what a process reads (/proc/PID/io)")
+            sys.exit(77)
+
+    def settled(self):
+        last, since = calls(self.pid), time.monotonic()
+        while time.monotonic() - since < 0.2:
+            time.sleep(0.02)
+            if calls(self.pid) != last:
+                last, since = calls(self.pid), time.monotonic()
+        return last
+
+    def __enter__(self):
+        self.before = self.settled()
+        return self
+
+    def __exit__(self, *_):
+        self.n = self.settled() - self.before
