@@ -4,12 +4,16 @@
 
 Weights are repeated blocks of plausible numbers: nothing that is measured depends on what the numbers are.
 """
+import collections
+import io
 import json
 import os
+import pickle
 import random
 import struct
 import subprocess
 import sys
+import types
 import zlib
 
 sys.dont_write_bytecode = True
@@ -103,10 +107,54 @@ def stored(name, data):
     return name, len(data), [data], zlib.crc32(data), False
 
 
+def torch_stand_in():
+    """What a state dict's pickle names, under torch's names, so that Python's own pickle writes what torch.save does; and a tensor's class."""
+    torch, utils = types.ModuleType("torch"), types.ModuleType("torch._utils")
+
+    def _rebuild_tensor_v2():
+        pass
+
+    _rebuild_tensor_v2.__module__, _rebuild_tensor_v2.__qualname__ = "torch._utils", "_rebuild_tensor_v2"
+    utils._rebuild_tensor_v2 = _rebuild_tensor_v2
+    for name in STORAGE.values():
+        setattr(torch, name, type(name, (), {"__module__": "torch"}))
+    return torch, utils
+
+
+class Tensor:
+    """A contiguous one with a storage of its own."""
+
+    def __init__(self, storage, shape):
+        self.storage, self.shape = storage, tuple(shape)
+
+    def __reduce__(self):
+        strides = tuple(size(self.shape[i + 1 :], 1) for i in range(len(self.shape)))
+        return sys.modules["torch._utils"]._rebuild_tensor_v2, (self.storage, 0, self.shape, strides, False, collections.OrderedDict())
+
+
+class Storage:
+    """Not pickled, but named: ("storage", class, number of its entry, device, elements)."""
+
+    def __init__(self, *name):
+        self.name = name
+
+
+class Pickler(pickle.Pickler):
+    def persistent_id(self, obj):
+        return obj.name if isinstance(obj, Storage) else None
+
+
 def state_dict(shapes, kind="f32"):
     """The pickle's entry and the version's, as torch.save has them; storage N is the N-th tensor's."""
-    tensors = {key: torch_file.tensor(str(i), shape, cls=STORAGE[kind]) for i, (key, shape) in enumerate(shapes.items())}
-    return [stored("a/data.pkl", torch_file.state_dict(tensors)), stored("a/version", b"3\n")]
+    torch, utils = torch_stand_in()
+    kept = {name: sys.modules.get(name) for name in ("torch", "torch._utils")}
+    sys.modules.update({"torch": torch, "torch._utils": utils})
+    out = io.BytesIO()
+    tensors = {key: Tensor(Storage("storage", getattr(torch, STORAGE[kind]), str(i), "cpu", size(shape, 1)), shape) for i, (key, shape) in enumerate(shapes.items())}
+    Pickler(out, protocol=2).dump(tensors)
+    for name, module in kept.items():
+        sys.modules.pop(name) if module is None else sys.modules.update({name: module})
+    return [stored("a/data.pkl", out.getvalue()), stored("a/version", b"3\n")]
 
 
 def repeated_crc(block, nbytes):
