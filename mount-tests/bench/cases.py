@@ -25,7 +25,7 @@ COMMANDS = {
     "cp": ["cp", "{path}", "{out}"],
     "tar": ["sh", "-c", 'tar cf - "$0" 2>/dev/null | cat >/dev/null', "{path}"],
     "sha256sum": ["sha256sum", "{path}"],
-    "8 KiB": ["dd", "bs=8k", "status=none", "if={path}", "of=/dev/null"],
+    "dd bs=8k": ["dd", "bs=8k", "status=none", "if={path}", "of=/dev/null"],
 }
 
 

@@ -3,7 +3,7 @@ import os
 import platform
 import re
 
-HEAD = "| what | mount.ckpt | CPU | memory | compared with | | CPU | value | floor | goal |\n|---|---|---|---|---|---|---|---|---|---|\n"
+COLUMNS = ("what", "mount.ckpt", "CPU", "memory", "compared with", "", "CPU", "value", "floor", "goal", "FUSE alone")
 MEMORY = ("anon", "peak")
 
 
@@ -30,25 +30,31 @@ def limit(row, x):
     return "" if x is None else ("≥ " if row.kind == "speed" else "≤ ") + value(row, x).removesuffix(" ×")
 
 
-def line(result):
+def cells(result):
+    """Of its line, in the order of COLUMNS."""
     row, ours, theirs = result.row, result.ours, result.theirs
+    limits = [limit(row, row.floor), limit(row, row.goal), value(row, result.bound)]
     if result.value is None:
-        shown = [row.what, result.failed and "failed" or f"not measured: {result.missing}", "", "", row.against, "", "", "", limit(row, row.floor), limit(row, row.goal)]
-        return "| " + " | ".join(shown) + " |\n"
+        return [row.what, result.failed and "failed" or f"not measured: {result.missing}", "", "", row.against, "", "", "", *limits]
     their_figure = row.their_figure or row.figure
     their_cpu = theirs.get("own_cpu" if their_figure.startswith("own") else "cpu")
     memory = next((quantity("anon", ours[m]) for m in MEMORY if m in ours), "")
-    shown = [row.what, quantity(row.figure, ours[row.figure]), quantity("cpu", ours.get("cpu")), memory, row.against,
-             quantity(row.figure, theirs.get(their_figure)), quantity("cpu", their_cpu), value(row, result.value), limit(row, row.floor), limit(row, row.goal)]
-    return "| " + " | ".join(shown) + " |\n"
+    return [row.what, quantity(row.figure, ours[row.figure]), quantity("cpu", ours.get("cpu")), memory, row.against,
+            quantity(row.figure, theirs.get(their_figure)), quantity("cpu", their_cpu), value(row, result.value), *limits]
+
+
+def table(results):
+    """Without the columns that hold nothing."""
+    lines = [cells(r) for r in results]
+    used = [i for i in range(len(COLUMNS)) if any(line[i] for line in lines)]
+    lines = [COLUMNS, ["---"] * len(COLUMNS), *lines]
+    return "".join("| " + " | ".join(line[i] for i in used) + " |\n" for line in lines)
 
 
 def tables(results):
     """{group: table}"""
-    out = {}
-    for result in results:
-        out[result.row.group] = out.get(result.row.group, HEAD) + line(result)
-    return out
+    groups = dict.fromkeys(r.row.group for r in results)
+    return {group: table([r for r in results if r.row.group == group]) for group in groups}
 
 
 def machine():

@@ -70,10 +70,10 @@ def floors(untouched, model, short):
 
 
 def readers(untouched):
-    for reader in ("tar", "sha256sum", "8 KiB", "open().read()", "safetensors.numpy load_file", "safetensors.torch load_file", "safe_open, every tensor",
+    for reader in ("tar", "sha256sum", "dd bs=8k", "open().read()", "safetensors.numpy load_file", "safetensors.torch load_file", "safe_open, every tensor",
                    "np.memmap, every byte"):
-        yield reading("readers", reader, reader, untouched)
-        yield reading("readers", f"{reader}, `direct_io`", reader, untouched, direct=True)
+        yield reading("readers", f"`{reader}`", reader, untouched)
+        yield reading("readers", f"`{reader}`, `direct_io`", reader, untouched, direct=True)
 
 
 def limits(untouched):
