@@ -23,7 +23,7 @@ static const struct ckpt_file *find_extent(const struct ckpt_adapted *t, uint64_
 
 /* The only file that f can be: its first tensor's, if the sizes agree. */
 static const struct ckpt_file *find_candidate(const struct ckpt_vfile *f) {
-    uint64_t offset;
+    uint64_t offset = 0;
     uint32_t i = 0;
     while (i < f->nsegments && f->segment[i].kind != CKPT_SEGMENT_TENSOR)
         i++;
@@ -57,7 +57,7 @@ static int has_made(const struct ckpt_file *file, const struct ckpt_segment *s,
 
 static int has_segment(const struct ckpt_file *file, const struct ckpt_segment *s,
                        struct ckpt_err *err) {
-    uint64_t offset;
+    uint64_t offset = 0;
     switch (s->kind) {
     case CKPT_SEGMENT_BYTES:
         return has_bytes(file, s->at, s->bytes, (size_t)s->nbytes);

@@ -82,6 +82,26 @@ def mount_and_read(b, source, path, *options):
         return {"wall": time.monotonic() - start, "cpu": cpu + d.cpu(), "anon": d.status("RssAnon")}
 
 
+def exported(b, source):
+    """The path of what --export makes of a source as it is: a file that the mount shows byte for byte."""
+    path = os.path.join(b.data, "exported." + source)
+    if not os.path.exists(path):
+        subprocess.run([b.binary, "--export", path, *option_words(["layout=source"]), b.file(source)], check=True)
+    return path
+
+
+def passed_through(b, reader, source):
+    """With -o passthrough, where the kernel reads the source and the daemon has nothing to do."""
+    needs_fuse()
+    with mounted(b.binary, exported(b, source), *option_words(["passthrough", "layout=source"])) as d:
+        before = d.cpu()
+        figures = read(b, reader, d.dir + "/model.safetensors")
+        served_cpu = d.cpu() - before
+    if served_cpu > figures["cpu"] / 10:
+        raise Skip("no passthrough here: needs root and Linux 6.9")
+    return {"wall": figures["wall"], "cpu": figures["cpu"] + served_cpu}
+
+
 def nothing(b, reader, source, second, *options):
     """Of a file as long that a server answers from one buffer: the kernel's part of what `through` and `again` cost."""
     needs_fuse()

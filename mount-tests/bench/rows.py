@@ -47,6 +47,9 @@ def floors(untouched, model, short):
         yield reading("floors", what, reader, untouched, limits=cached, short=True)
         yield reading("floors", what + ", `direct_io`", reader, untouched, direct=True, limits=direct, short=True)
     yield reading("floors", "`cat model.safetensors`, second time", "cat", untouched, again=True, limits=(0.40, 0.6), short=True)
+    if not short:
+        yield Row("floors", "speed", "`cat model.safetensors`, cold mount, `passthrough`", case(cases.passed_through, "cat", untouched), "wall", "the file itself",
+                  case(cases.raw, "cat", untouched))
     yield from transposed(model + ".safetensors", cases.GATE, "`cat` of a Linear served transposed as [4096, 11008] f32", (3, 5), (5, 8))
     yield from transposed(model + ".safetensors", cases.DOWN, "`cat` of a Linear served transposed as [11008, 4096] f32", (None, 5), (None, 8))
     yield Row("floors", "speed", "fused bf16 → f32 transposition in process, one thread, CPU", case(cases.gather, "[4096,11008] T bf16->f32"), "cpu",
