@@ -201,12 +201,13 @@ static void find_bounds(const struct gather *ga, const struct ckpt_region *part,
     *hi = (uint64_t)high + ga->esize;
 }
 
-static int gather_guarded(struct gather *ga, struct ckpt_region *part, const uint8_t *base) {
+static int gather_guarded(struct gather *ga, struct ckpt_region *part, const uint8_t *base,
+                          const struct ckpt_pin *pin) {
     volatile bool done = false;
     int rc;
     CKPT_GUARDED(rc, done = ckpt_gather_region(part, ga->map, ga->esize, base, ga->stop));
     if (rc)
-        return ckpt_source_failed(&ga->grid->blob, ga->err);
+        return ckpt_chunk_grid_lost(ga->grid, pin, ga->err);
     return done ? 0 : ckpt_fail_stopped(ga->err);
 }
 
@@ -243,7 +244,7 @@ static int copy_from_chunk(struct gather *ga, const struct ckpt_region *r, const
     else
         place_in_chunk(ga, r, e, false, &part);
     merge_dims(&part);
-    rc = gather_guarded(ga, &part, pin.data ? pin.data : ga->grid->fill);
+    rc = gather_guarded(ga, &part, pin.data ? pin.data : ga->grid->fill, &pin);
     if (rc == 0)
         rc = ckpt_chunk_grid_check(ga->grid, &pin, ga->err);
     ckpt_chunk_grid_unpin(&pin);

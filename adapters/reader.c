@@ -270,14 +270,17 @@ void ckpt_reply_done(struct ckpt_reader *r, struct ckpt_reply *reply) {
     reply->nbytes = 0;
 }
 
-/* The iovecs may point into a mapping: that of the part at byte `off`, or of one after it. */
+int ckpt_reader_lost(const struct ckpt_adapted *t, uint64_t off, struct ckpt_err *err) {
+    const uint64_t last = t->nbytes - 1;
+    const struct ckpt_tensor *const source = place_of(t, off < last ? off : last).part->source;
+    return ckpt_source_failed(source ? source->blob : t->source->blob, err);
+}
+
+/* The iovecs may point into a mapping. */
 static int copy_out(const struct ckpt_adapted *t, uint64_t off, const struct ckpt_reply *reply,
                     uint8_t *buf, struct ckpt_err *err) {
     const int rc = ckpt_reply_copy(reply, buf);
-    if (rc == 0)
-        return 0;
-    const struct ckpt_tensor *const source = place_of(t, off).part->source;
-    return ckpt_source_failed(source ? source->blob : t->source->blob, err);
+    return rc ? ckpt_reader_lost(t, off + ckpt_reply_find_lost(reply), err) : 0;
 }
 
 /* --- parts that take turns --- */

@@ -64,6 +64,11 @@ size_t ckpt_reply_add_bytes(struct ckpt_reply *reply, const void *data, size_t n
 size_t ckpt_reply_add_zeros(struct ckpt_reply *reply, size_t n);
 /* Copies a reply's bytes into buf, under the guard: 0, or -EIO if a source went away. */
 int ckpt_reply_copy(const struct ckpt_reply *reply, void *buf) CKPT_CHECKED;
+/* Of a reply that could not be copied: the first of its bytes that isn't there; nbytes if all are
+ * by now. */
+size_t ckpt_reply_find_lost(const struct ckpt_reply *reply);
+/* -EIO and the sentence that byte `off` of t can't be read from its source. */
+int ckpt_reader_lost(const struct ckpt_adapted *t, uint64_t off, struct ckpt_err *err);
 /* Releases what the reply holds; the reply is empty afterwards. */
 void ckpt_reply_done(struct ckpt_reader *r, struct ckpt_reply *reply);
 

@@ -9,7 +9,7 @@
 #include "adapters/computed_blob.h"
 #include "adapters/grid_gather.h"
 #include "base/guard.h"
-#include "base/log.h"
+#include "formats/mapped.h"
 
 int ckpt_source_open(struct ckpt_blob *blob, int64_t lo, int64_t hi, struct ckpt_source_bytes *s,
                      const struct ckpt_stop *stop, struct ckpt_err *err) {
@@ -34,9 +34,7 @@ void ckpt_source_close(struct ckpt_source_bytes *s) {
 
 int ckpt_source_failed(const struct ckpt_blob *blob, struct ckpt_err *err) {
     const char *const name = blob->file ? blob->file->name : blob->name;
-    ckpt_log_once(name, "%s: the source file shrank or cannot be read any more; reads of it fail",
-                  name);
-    return ckpt_fail(err, -EIO, "%s shrank or cannot be read any more", name);
+    return ckpt_fail(err, -EIO, "%s " CKPT_LOST, name);
 }
 
 int ckpt_part_compute(const struct ckpt_part *p, const struct ckpt_element_map *map, int64_t first,

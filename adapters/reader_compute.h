@@ -14,7 +14,7 @@ int ckpt_source_open(struct ckpt_blob *blob, int64_t lo, int64_t hi, struct ckpt
                      const struct ckpt_stop *stop, struct ckpt_err *err) CKPT_CHECKED;
 void ckpt_source_close(struct ckpt_source_bytes *s);
 
-/* -EIO with its sentence and a line in the log: the source shrank or cannot be read. */
+/* -EIO with its sentence: the source shrank or cannot be read. */
 int ckpt_source_failed(const struct ckpt_blob *blob, struct ckpt_err *err);
 
 /* Gathers elements [first, first + n) of a part into out, inside the guard; of a computed blob,

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/guard.h"
 
@@ -46,6 +47,25 @@ int ckpt_reply_copy(const struct ckpt_reply *reply, void *buf) {
     int rc;
     CKPT_GUARDED(rc, copy_pieces(reply, buf));
     return rc;
+}
+
+__attribute__((noinline)) static int touch(const volatile uint8_t *p) {
+    int rc;
+    CKPT_GUARDED(rc, (void)*p);
+    return rc;
+}
+
+size_t ckpt_reply_find_lost(const struct ckpt_reply *reply) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t before = 0;
+    for (uint32_t i = 0; i < reply->niov; before += reply->iov[i++].iov_len) {
+        const uint8_t *const p = reply->iov[i].iov_base;
+        const size_t n = reply->iov[i].iov_len;
+        for (size_t at = 0; at < n; at += page - (uintptr_t)(p + at) % page)
+            if (touch(p + at) != 0)
+                return before + at;
+    }
+    return reply->nbytes;
 }
 
 struct ckpt_reply_hold *ckpt_reply_hold(struct ckpt_reply *reply, size_t n) {

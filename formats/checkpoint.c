@@ -192,6 +192,9 @@ int ckpt_checkpoint_read_file(struct ckpt_checkpoint *c, const char *source,
         return rc;
     if (ckpt_checkpoint_add_file(c, f))
         return ckpt_fail_memory(err, "opening the checkpoint");
+    char first;
+    if (f->size > 0 && (rc = ckpt_file_read(f, 0, &first, 1, err)) != 0)
+        return rc; /* no reader would recognise it */
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         if (!formats[i]->directory && formats[i]->detect(source, f))
             return formats[i]->read(c, source, options, err);

@@ -71,7 +71,7 @@ int ckpt_chunk_locate(struct ckpt_chunk *c, uint64_t part, struct ckpt_stored *o
     if (entry[0] == UINT64_MAX && entry[1] == UINT64_MAX)
         return 0;
     if (entry[0] > c->value.length || entry[1] > c->value.length - entry[0]) {
-        (void)ckpt_fail(err, -EIO, "is damaged: its index leads outside it");
+        (void)ckpt_fail(err, -EBADMSG, "is damaged: its index leads outside it");
         return fail_in_chunk(c, part, err);
     }
     *out = ckpt_stored_part(&c->value, entry[0], entry[1]);
@@ -169,7 +169,7 @@ static int open_decoder(struct ckpt_decoded *d, uint64_t part, void **decoder,
 }
 
 static int fail_size(const struct decoder *k, const char *how, struct ckpt_err *err) {
-    (void)ckpt_fail(err, -EIO, "is damaged: it decodes to %s than %" PRIu64 " bytes", how,
+    (void)ckpt_fail(err, -EBADMSG, "is damaged: it decodes to %s than %" PRIu64 " bytes", how,
                     k->chunk->grid->parts.bytes);
     return fail_in_chunk(k->chunk, k->part, err);
 }

@@ -12,6 +12,7 @@
 #include "base/size.h"
 #include "formats/box.h"
 #include "formats/chunk_decode.h"
+#include "formats/mapped.h"
 
 /* A run of the array's bytes up to so many is put together in memory of its own; for more, the
  * whole array is, in the cache. */
@@ -49,6 +50,12 @@ int ckpt_chunk_grid_check(const struct ckpt_chunk_grid *g, const struct ckpt_pin
     return ckpt_fail(err, -EIO,
                      "array \"%s\": %s has changed since the mount: unmount and mount again",
                      g->blob.name, pin->file->name);
+}
+
+int ckpt_chunk_grid_lost(const struct ckpt_chunk_grid *g, const struct ckpt_pin *pin,
+                         struct ckpt_err *err) {
+    return ckpt_fail(err, -EIO, "array \"%s\": %s " CKPT_LOST, g->blob.name,
+                     pin->file ? pin->file->name : "its file");
 }
 
 /* Where it lies in memory as it is: 1; 0: it doesn't, or not all of it does. */
@@ -89,22 +96,24 @@ static int pin_chunk(struct ckpt_chunk_grid *g, uint64_t number, uint64_t lo, ui
 }
 
 /* An array may have a thousand chunks, which are damaged or gone together. */
-static int say_first_failure(struct ckpt_chunk_grid *g, struct ckpt_err *err) {
+static void say_first_failure(struct ckpt_chunk_grid *g, struct ckpt_err *err) {
     struct ckpt_err *first = NULL, *const mine = malloc(sizeof *mine);
     if (!mine)
-        return err->code;
+        return;
     *mine = *err;
     if (atomic_compare_exchange_strong(&g->failure, &first, mine))
-        return err->code;
+        return;
     free(mine);
     *err = *first;
-    return err->code;
 }
 
 int ckpt_chunk_grid_pin(struct ckpt_chunk_grid *g, uint64_t number, uint64_t lo, uint64_t hi,
                         struct ckpt_pin *pin, const struct ckpt_stop *stop, struct ckpt_err *err) {
     const int rc = pin_chunk(g, number, lo, hi, pin, stop, err);
-    return rc == -EIO && err ? say_first_failure(g, err) : rc;
+    const bool lost = rc == -EIO || rc == -EBADMSG;
+    if (lost && err)
+        say_first_failure(g, err);
+    return lost ? -EIO : rc;
 }
 
 void ckpt_chunk_grid_unpin(struct ckpt_pin *pin) {
@@ -161,8 +170,7 @@ static int copy_chunk(const struct window *w, const int64_t *at) {
     if (!pin.data)
         memset(box.from, 0, sizeof box.from);
     rc = copy_guarded(&box, pin.data ? pin.data : g->fill, w->out + target - w->base);
-    rc = rc ? ckpt_fail(w->err, rc, "array \"%s\": its file shrank while it was read", g->blob.name)
-            : ckpt_chunk_grid_check(g, &pin, w->err);
+    rc = rc ? ckpt_chunk_grid_lost(g, &pin, w->err) : ckpt_chunk_grid_check(g, &pin, w->err);
     ckpt_chunk_grid_unpin(&pin);
     return rc;
 }

@@ -79,6 +79,9 @@ struct ckpt_chunk_grid *ckpt_chunk_grid_of(struct ckpt_blob *b);
 int ckpt_chunk_grid_pin(struct ckpt_chunk_grid *g, uint64_t number, uint64_t lo, uint64_t hi,
                         struct ckpt_pin *pin, const struct ckpt_stop *stop,
                         struct ckpt_err *err) CKPT_CHECKED;
+/* -EIO and the sentence: what is pinned can't be read, said SIGBUS. */
+int ckpt_chunk_grid_lost(const struct ckpt_chunk_grid *g, const struct ckpt_pin *pin,
+                         struct ckpt_err *err);
 /* -EIO: what was pinned has changed meanwhile. */
 int ckpt_chunk_grid_check(const struct ckpt_chunk_grid *g, const struct ckpt_pin *pin,
                           struct ckpt_err *err) CKPT_CHECKED;

@@ -110,7 +110,8 @@ struct ckpt_decoded_usage ckpt_decoded_cache_usage(struct ckpt_decoded_cache *c)
 
 /* Bytes [lo, hi) of a part, readable until unpinned: decoded, or waited for while another thread
  * does so. -EINTR if stopped; -ENOMEM; -ENOSPC without room for a temporary file; whatever decoding
- * says. -EAGAIN if that takes more patience than `stop` has. */
+ * says. -EBADMSG of a stream, that it is damaged, is said ever after. -EAGAIN if that takes more
+ * patience than `stop` has. */
 int ckpt_decoded_pin_part(struct ckpt_decoded *d, uint64_t part, uint64_t lo, uint64_t hi,
                           const uint8_t **data, const struct ckpt_stop *stop,
                           struct ckpt_err *err) CKPT_CHECKED;

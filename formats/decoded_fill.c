@@ -188,9 +188,9 @@ static int decode_checked(struct ckpt_decoded *d, struct ckpt_decoded_parked *k,
     return rc;
 }
 
-/* What is damaged is not shown any more, none of it. */
+/* What is damaged is not shown any more, none of it. What could not be read may be read later. */
 static void note_failure(struct ckpt_decoded *d, const struct ckpt_err *err) {
-    if (!d->failure && err && err->code == -EIO && (d->failure = malloc(sizeof *err)))
+    if (!d->failure && err && err->code == -EBADMSG && (d->failure = malloc(sizeof *err)))
         *d->failure = *err;
 }
 

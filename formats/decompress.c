@@ -62,7 +62,7 @@ static void sink_take(struct sink *s, size_t n) {
 enum progress { MORE, OVER };
 
 static int fail_damaged(struct ckpt_err *err, const char *what) {
-    return ckpt_fail(err, -EIO, "is damaged (%s)", what);
+    return ckpt_fail(err, -EBADMSG, "is damaged (%s)", what);
 }
 
 static int fail_decoding(struct ckpt_err *err) {
@@ -310,7 +310,8 @@ int ckpt_decompress(enum ckpt_compression c, const struct ckpt_stored *value, ui
         return rc;
     if (!sink.is_over && sink.n == n)
         return 0;
-    return ckpt_fail(err, -EIO, "is damaged: it decodes to %s %" PRIu64 " bytes, expected %" PRIu64,
+    return ckpt_fail(err, -EBADMSG,
+                     "is damaged: it decodes to %s %" PRIu64 " bytes, expected %" PRIu64,
                      sink.is_over ? "more than" : "only", sink.is_over ? n : sink.n, n);
 }
 

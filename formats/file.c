@@ -113,6 +113,12 @@ int ckpt_file_read(const struct ckpt_file *f, uint64_t offset, void *out, size_t
     return 0;
 }
 
+bool ckpt_file_has(const struct ckpt_file *f, uint64_t offset, const void *bytes, size_t n) {
+    uint8_t found[64];
+    return n <= sizeof found && f->size >= n && offset <= f->size - n &&
+           ckpt_file_read(f, offset, found, n, NULL) == 0 && memcmp(found, bytes, n) == 0;
+}
+
 bool ckpt_file_changed(const struct ckpt_file *f) {
     struct stat st;
     return fstat(f->fd, &st) != 0 || (uint64_t)st.st_size != f->size ||

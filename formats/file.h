@@ -29,6 +29,8 @@ int ckpt_file_open(const char *path, struct ckpt_file **out, struct ckpt_err *er
  * "truncated". */
 int ckpt_file_read(const struct ckpt_file *f, uint64_t offset, void *out, size_t n,
                    struct ckpt_err *err) CKPT_CHECKED;
+/* Whether those bytes, 64 at most, are there. Not, if they can't be read. */
+bool ckpt_file_has(const struct ckpt_file *f, uint64_t offset, const void *bytes, size_t n);
 /* True once size, mtime, device or inode of the open file differ from what they were. Cheap. */
 bool ckpt_file_changed(const struct ckpt_file *f);
 void ckpt_file_close(struct ckpt_file *f); /* NULL is fine */

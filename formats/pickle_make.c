@@ -155,6 +155,15 @@ static struct ckpt_text modern_name(struct ckpt_text module, struct ckpt_text na
     return name;
 }
 
+static int list_global(struct pickle_vm *vm, struct pickle_global *g) {
+    g->listed = CKPT_GLOBAL_NONE;
+    if (!vm->hooks || !vm->hooks->globals)
+        return 0;
+    g->listed = ckpt_globals_add(vm->hooks->globals, g->module, g->name, g->v.text,
+                                 g->call || pickle_is_plain_class(g->v.text));
+    return g->listed == CKPT_GLOBAL_NONE ? pickle_fail_memory(vm) : 0;
+}
+
 int pickle_make_global(struct pickle_vm *vm, struct ckpt_text module, struct ckpt_text old_name,
                        struct ckpt_value **out) {
     if (!pickle_utf8_valid(module) || !pickle_utf8_valid(old_name))
@@ -179,10 +188,6 @@ int pickle_make_global(struct pickle_vm *vm, struct ckpt_text module, struct ckp
     g->module = (struct ckpt_text){full, m.n};
     g->name = (struct ckpt_text){full + m.n + 1, name.n};
     g->call = pickle_call_find(g->module, g->name);
-    g->listed = CKPT_GLOBAL_NONE;
-    if (vm->hooks && vm->hooks->globals)
-        g->listed = ckpt_globals_add(vm->hooks->globals, g->module, g->name, g->v.text,
-                                     g->call || pickle_is_plain_class(g->v.text));
     *out = &g->v;
-    return 0;
+    return list_global(vm, g);
 }

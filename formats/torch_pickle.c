@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "base/cleanup.h"
-#include "base/guard.h"
+#include "formats/mapped.h"
 
 /*
  * A plain pickle: numpy arrays (Detectron2's model zoo) or tensors that were pickled without
@@ -26,10 +26,12 @@ static size_t pickle_length(const struct ckpt_file *file) {
 /* Protocols from 2 on begin with PROTO; older ones are known by being a pickle to the last byte. */
 static bool detect(const char *source, const struct ckpt_file *file) {
     (void)source;
-    if (!file || file->size < 2)
+    uint8_t start[2];
+    if (!file || file->size < sizeof start ||
+        ckpt_file_read(file, 0, start, sizeof start, NULL) != 0)
         return false;
-    return (file->data[0] == 0x80 && file->data[1] <= PROTOCOL_MAX) ||
-           (file->data[file->size - 1] == '.' && pickle_length(file) == file->size);
+    return (start[0] == 0x80 && start[1] <= PROTOCOL_MAX) ||
+           (ckpt_file_has(file, file->size - 1, ".", 1) && pickle_length(file) == file->size);
 }
 
 /* No container, no records of its own. */
@@ -67,7 +69,7 @@ static int copy_pickle(struct torch_reader *r, struct ckpt_err *err) {
         return ckpt_fail_memory(err, "reading the pickle");
     CKPT_GUARDED(rc, copied = ckpt_pickle_copy(copy, r->file->data, n, CKPT_LIMIT_PICKLE_BYTES));
     if (rc)
-        return ckpt_fail(err, rc, "the file shrank while it was read");
+        return ckpt_mapped_lost(err);
     if (copied > CKPT_LIMIT_PICKLE_BYTES)
         return ckpt_fail(err, -E2BIG, "a pickle of more than %u bytes, arrays not counted",
                          CKPT_LIMIT_PICKLE_BYTES);

@@ -14,7 +14,7 @@ static int measure(const uint8_t *from, size_t n, size_t *out, struct ckpt_err *
     int rc;
     CKPT_GUARDED(rc, length = ckpt_pickle_length(from, n));
     *out = length;
-    return rc ? ckpt_fail(err, rc, "the file shrank while it was read") : 0;
+    return rc ? ckpt_mapped_lost(err) : 0;
 }
 
 /* The bytes of the next pickle, out of reach of whoever shrinks the file: values refer to them. One
@@ -60,7 +60,7 @@ int torch_stream_int(struct torch_stream *s, unsigned bytes, uint64_t *out, stru
     int rc;
     CKPT_GUARDED(rc, value = ckpt_buf_le(&in, bytes));
     if (rc)
-        return ckpt_fail(err, rc, "the file shrank while it was read");
+        return ckpt_mapped_lost(err);
     if (in.failed)
         return ckpt_fail(err, -EINVAL, "the file ends at byte %zu, in the list of %s: cut short?",
                          s->n, s->list);

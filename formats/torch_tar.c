@@ -41,7 +41,7 @@ CKPT_DEFINE_AUTO(archive, struct archive, archive_fini)
 
 static bool detect(const char *source, const struct ckpt_file *file) {
     (void)source;
-    return file && file->size > MAGIC_AT + 5 && memcmp(file->data + MAGIC_AT, "ustar", 5) == 0;
+    return file && ckpt_file_has(file, MAGIC_AT, "ustar", 5);
 }
 
 static int fail_memory(struct archive *a) {

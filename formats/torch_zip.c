@@ -34,7 +34,7 @@ CKPT_DEFINE_AUTO(container, struct container, container_fini)
 
 static bool detect(const char *source, const struct ckpt_file *file) {
     (void)source;
-    return file && file->size >= 4 && memcmp(file->data, "PK\3\4", 4) == 0;
+    return file && ckpt_file_has(file, 0, "PK\3\4", 4);
 }
 
 /* --- entries ---------------------------------------------------------------------------------- */

@@ -30,16 +30,24 @@ static const struct {
 #undef MAGIC
 };
 
+/* How many of the first bytes there are; none, if they can't be read. */
+static size_t read_start(const struct ckpt_file *f, void *out, size_t most) {
+    const size_t n = f->size < most ? (size_t)f->size : most;
+    return ckpt_file_read(f, 0, out, n, NULL) == 0 ? n : 0;
+}
+
 const char *ckpt_recognise_other(const struct ckpt_file *f) {
     if (f->size == 0)
         return "the file is empty (an unfinished download or save?)";
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (f->size >= known[i].n && memcmp(f->data, known[i].magic, known[i].n) == 0)
+        if (ckpt_file_has(f, 0, known[i].magic, known[i].n))
             return known[i].what;
+    char start[1000];
+    const size_t n = read_start(f, start, sizeof start);
     size_t i = 0;
-    while (i < f->size && i < 1000 && isspace(f->data[i]))
+    while (i < n && isspace((unsigned char)start[i]))
         i++;
-    const char first = i < f->size ? (char)f->data[i] : '\0';
+    const char first = i < n ? start[i] : '\0';
     return first == '<'   ? "an HTML or XML text: the download got an error page or a login form"
            : first == '{' ? "a JSON text, not a checkpoint"
                           : NULL;
@@ -47,8 +55,10 @@ const char *ckpt_recognise_other(const struct ckpt_file *f) {
 
 static int fail_with_bytes(const struct ckpt_file *f, struct ckpt_err *err) {
     struct ckpt_str bytes = {0};
-    for (size_t i = 0; i < f->size && i < 8; i++)
-        ckpt_str_printf(&bytes, " %02x", f->data[i]);
+    uint8_t start[8];
+    const size_t n = read_start(f, start, sizeof start);
+    for (size_t i = 0; i < n; i++)
+        ckpt_str_printf(&bytes, " %02x", start[i]);
     ckpt_fail(err, -EINVAL,
               "not a checkpoint: expected safetensors, burnpack or a PyTorch file (ZIP or legacy "
               "pickle), "

@@ -10,7 +10,7 @@ int ckpt_unzstd_init(struct ckpt_unzstd *u, struct ckpt_err *err) {
 }
 
 static int fail_damaged(struct ckpt_err *err, const char *what) {
-    return ckpt_fail(err, -EIO, "is damaged (%s)", what);
+    return ckpt_fail(err, -EBADMSG, "is damaged (%s)", what);
 }
 
 /* The next piece of the stream, if the decoder needs one: 1, or 0 at the end. */

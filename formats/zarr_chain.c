@@ -157,7 +157,7 @@ static int fail_memory(struct decoder *d) {
 static int check_crc32c(struct decoder *d, struct ckpt_stored *value) {
     CKPT_AUTO(stream) struct ckpt_stream in = {.fd = -1};
     if (value->length < CRC_BYTES)
-        return ckpt_fail(d->err, -EIO, "is damaged: it is shorter than its checksum");
+        return ckpt_fail(d->err, -EBADMSG, "is damaged: it is shorter than its checksum");
     uint8_t stored[CRC_BYTES];
     const struct ckpt_stored body = ckpt_stored_part(value, 0, value->length - CRC_BYTES);
     const struct ckpt_stored tail = ckpt_stored_part(value, body.length, CRC_BYTES);
@@ -175,7 +175,7 @@ static int check_crc32c(struct decoder *d, struct ckpt_stored *value) {
                           (uint32_t)stored[2] << 16 | (uint32_t)stored[3] << 24;
     *value = body;
     return crc == said ? 0
-                       : ckpt_fail(d->err, -EIO,
+                       : ckpt_fail(d->err, -EBADMSG,
                                    "is damaged: its checksum (CRC-32C) is %08" PRIx32
                                    ", it says %08" PRIx32,
                                    crc, said);
@@ -194,7 +194,7 @@ static int read_index(struct decoder *d, const struct ckpt_zarr_shards *s,
                       const struct ckpt_stored *value, uint64_t **index) {
     const uint64_t n = index_bytes(s);
     if (value->length < n)
-        return ckpt_fail(d->err, -EIO, "is damaged: it is shorter than its index");
+        return ckpt_fail(d->err, -EBADMSG, "is damaged: it is shorter than its index");
     struct ckpt_stored part = ckpt_stored_part(value, s->at_start ? 0 : value->length - n, n);
     int rc = s->has_crc32c ? check_crc32c(d, &part) : 0;
     *index = rc == 0 ? malloc((size_t)part.length) : NULL;
@@ -222,7 +222,7 @@ static int decode_inner(struct decoder *d, const struct ckpt_zarr_shards *s,
         return 0;
     }
     if (!ckpt_add_u64(entry[0], entry[1], &end) || end > value->length)
-        return ckpt_fail(d->err, -EIO, "is damaged: its index leads outside it");
+        return ckpt_fail(d->err, -EBADMSG, "is damaged: its index leads outside it");
     return decode_chain(d, &s->inner, ckpt_stored_part(value, entry[0], entry[1]), out);
 }
 

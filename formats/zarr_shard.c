@@ -92,7 +92,7 @@ static int flatten(const struct flattening *f, const struct shard *s) {
         if (e[0] == UINT64_MAX && e[1] == UINT64_MAX)
             continue;
         if (e[0] > s->value.length || e[1] > s->value.length - e[0])
-            return ckpt_fail(f->err, -EIO, "is damaged: its index leads outside it");
+            return ckpt_fail(f->err, -EBADMSG, "is damaged: its index leads outside it");
         enter(f, s, i, &inner);
         inner.offset = s->offset + e[0];
         inner.value = ckpt_stored_part(&s->value, e[0], e[1]);

@@ -6,7 +6,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/guard.h"
+#include "formats/mapped.h"
 #include "base/size.h"
 
 /*
@@ -72,7 +72,7 @@ static int check_entry(const struct ckpt_zip *zip, const struct ckpt_zip_entry *
         return 0;
     CKPT_GUARDED(rc, wrong = compare_local_header(zip, e));
     if (rc)
-        return ckpt_fail(err, rc, "the file shrank while it was read");
+        return ckpt_mapped_lost(err);
     return wrong ? ckpt_fail(err, -EINVAL, "ZIP entry \"%.*s\" %s", CKPT_TEXT_ARGS(e->name), wrong)
                  : 0;
 }

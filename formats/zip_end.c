@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "base/buf.h"
-#include "base/guard.h"
+#include "formats/mapped.h"
 #include "formats/limits.h"
 
 /*
@@ -94,7 +94,7 @@ int ckpt_zip_check_end(const struct ckpt_zip *zip, struct ckpt_err *err) {
     int rc;
     CKPT_GUARDED(rc, look(&bytes, &records, &claims));
     if (rc)
-        return ckpt_fail(err, rc, "the file shrank while it was read");
+        return ckpt_mapped_lost(err);
     if (records > 1)
         return ckpt_fail(err, -EINVAL,
                          "damaged ZIP archive: %u end records, of which one hides in the comment "

@@ -53,7 +53,7 @@ int ckpt_zip_inflate(const struct ckpt_file *file, const struct ckpt_zip_entry *
     if (rc == -EINTR)
         return ckpt_fail_stopped(err);
     if (rc == -EIO)
-        return ckpt_fail(err, rc, "the file shrank while it was read");
+        return ckpt_mapped_lost(err);
     if (rc)
         return ckpt_fail(err, rc,
                          "ZIP entry \"%.*s\" does not inflate to the %" PRIu64 " bytes it says",
@@ -80,7 +80,7 @@ int ckpt_zip_check_crc(const struct ckpt_zip_entry *e, const uint8_t *bytes,
         if (ckpt_stop_asked(stop))
             return ckpt_fail_stopped(err);
         if (add_to_crc(&crc, bytes + done, (size_t)n) != 0)
-            return ckpt_fail(err, -EIO, "the file shrank while it was read");
+            return ckpt_mapped_lost(err);
     }
     if (e->crc == crc)
         return 0;

@@ -15,6 +15,7 @@
  */
 #include "fs/fuse_server.h"
 
+#include <errno.h>
 #include <linux/fuse.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -80,7 +81,10 @@ static ssize_t pass(int fd, struct iovec *iov, int count, void *userdata) {
     struct ckpt_fuse_server *const server = userdata;
     if (is_init_reply(server, iov, count))
         server->has_begun = ckpt_init_patch(iov[1].iov_base, iov[1].iov_len, server->features);
-    return writev(fd, iov, count);
+    const ssize_t n = writev(fd, iov, count);
+    if (n < 0 && errno == EFAULT)
+        errno = ENOENT; /* of which libfuse prints nothing: fuse_read.c logs what is lost */
+    return n;
 }
 
 int ckpt_fuse_init_attach(struct ckpt_fuse_server *server, struct fuse_session *fuse,

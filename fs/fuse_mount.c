@@ -42,7 +42,7 @@ struct ckpt_mount {
     pthread_t main, minder;
     void (*serving)(void *arg);
     void *arg;
-    atomic_bool done; /* the loop has ended */
+    atomic_bool ending, done; /* the loop is to end, has ended */
 };
 
 static int add_options(struct fuse_args *args, const struct ckpt_options *o, const char *source) {
@@ -113,6 +113,7 @@ static void nothing(int signal) {
 /* The loop looks at its flag only when woken, and may be about to sleep: so until it has ended. */
 static void end_loop(struct ckpt_mount *m) {
     const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
+    atomic_store(&m->ending, true);
     fuse_session_exit(m->fuse);
     while (!atomic_load(&m->done)) {
         pthread_kill(m->main, WAKE);
@@ -175,6 +176,27 @@ static int serve_threads(struct ckpt_mount *m, unsigned workers) {
     return rc;
 }
 
+static int serve_once(struct ckpt_mount *m, unsigned threads) {
+    const bool alone = m->server.session->options->single_thread;
+    return alone ? fuse_session_loop(m->fuse) : serve_threads(m, threads);
+}
+
+/* libfuse ends its loop when a new thread finds no memory for its buffer. Nobody's request is lost
+ * by that, and memory comes back: only without any mount would readers have nothing to wait for. */
+static int serve_on(struct ckpt_mount *m, unsigned threads) {
+    const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
+    int rc = serve_once(m, threads);
+    while (rc == -ENOMEM) {
+        ckpt_log_once("serving", "out of memory while serving: requests wait until there is some");
+        nanosleep(&pause, NULL);
+        fuse_session_reset(m->fuse);
+        if (atomic_load(&m->ending))
+            return 0;
+        rc = serve_once(m, threads);
+    }
+    return rc;
+}
+
 int ckpt_mount_serve(struct ckpt_mount *m, struct ckpt_err *err) {
     struct ckpt_session *const s = m->server.session;
     const bool alone = s->options->single_thread;
@@ -182,7 +204,8 @@ int ckpt_mount_serve(struct ckpt_mount *m, struct ckpt_err *err) {
     int rc = alone ? 0 : ckpt_session_start_lanes(s, threads, err);
     if (rc < 0)
         return rc;
-    rc = alone ? fuse_session_loop(m->fuse) : serve_threads(m, threads + SPARE_WORKERS);
+    ckpt_fuse_log_start();
+    rc = serve_on(m, threads + SPARE_WORKERS);
     atomic_store(&m->done, true);
     /* Reads that are kept hold requests: they must be answered while the session is there. */
     ckpt_session_end_lanes(s);

@@ -91,8 +91,9 @@ static int reply_range(fuse_req_t req, struct ckpt_vfile *f, uint64_t off, size_
         reply_error(req, (int)n, &err);
     else if ((size_t)n < len)
         rc = reply_copied(req, f, off, len, &reply.stop);
-    else if (fuse_reply_iov(req, reply.iov, (int)reply.niov) == -EFAULT) /* the reader has EIO */
-        ckpt_log_once("EFAULT", "a source file shrank under the mount: reads of it fail");
+    else if (fuse_reply_iov(req, reply.iov, (int)reply.niov) < 0 &&
+             ckpt_vfile_lost(f, off, &reply, &err)) /* else the reader was killed */
+        ckpt_log_once(err.text, "%s", err.text);
     ckpt_reply_done(r, &reply);
     ckpt_vfile_let_go(f);
     return rc;

@@ -34,6 +34,9 @@ int ckpt_fuse_init_attach(struct ckpt_fuse_server *server, struct fuse_session *
                           struct ckpt_err *err) CKPT_CHECKED;
 void ckpt_fuse_init(void *userdata, struct fuse_conn_info *conn);
 
+/* From here on what libfuse says is logged, not printed. */
+void ckpt_fuse_log_start(void);
+
 extern const struct fuse_lowlevel_ops ckpt_fuse_ops;
 
 void ckpt_fuse_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);

@@ -12,6 +12,7 @@
 
 #include "adapters/computed_blob.h"
 #include "base/log.h"
+#include "formats/mapped.h"
 #include "formats/store_file.h"
 
 struct ckpt_vfile *ckpt_vfile_new(struct ckpt_arena *a, uint32_t nsegments) {
@@ -243,6 +244,8 @@ static ssize_t add_segments(const struct ckpt_vfile *f, struct ckpt_reader *r, u
         if (reply->niov == CKPT_REPLY_IOV_MAX)
             break;
         const ssize_t n = add_piece(s, r, at, want, reply, err);
+        if (n == -EIO && done > 0)
+            return (ssize_t)done; /* who asks for the rest learns that it begins with what failed */
         if (n < 0)
             return n;
         if (n == 0)
@@ -289,15 +292,41 @@ ssize_t ckpt_vfile_add(struct ckpt_vfile *f, struct ckpt_reader *r, uint64_t off
     return rc < 0 ? rc : n;
 }
 
+/* The tensor that holds byte off, or NULL. */
+static const struct ckpt_adapted *tensor_at(const struct ckpt_vfile *f, uint64_t off,
+                                            uint64_t *at) {
+    if (f->kind != CKPT_VFILE_SEGMENTS || f->nsegments == 0)
+        return NULL;
+    const struct ckpt_segment *const s = &f->segment[find_segment(f, off)];
+    *at = off - s->at;
+    return s->kind == CKPT_SEGMENT_TENSOR ? s->tensor : NULL;
+}
+
+/* Byte off is not there, says the kernel. */
+static int fail_lost(const struct ckpt_vfile *f, uint64_t off, struct ckpt_err *err) {
+    uint64_t at = 0;
+    const struct ckpt_adapted *const t = tensor_at(f, off, &at);
+    return t ? ckpt_reader_lost(t, at, err)
+             : ckpt_fail(err, -EIO, "%s " CKPT_LOST,
+                         f->kind == CKPT_VFILE_PLAIN ? f->plain->path : "the source");
+}
+
+bool ckpt_vfile_lost(const struct ckpt_vfile *f, uint64_t off, const struct ckpt_reply *reply,
+                     struct ckpt_err *err) {
+    const size_t at = ckpt_reply_find_lost(reply);
+    return at < reply->nbytes && fail_lost(f, off + at, err) < 0;
+}
+
 int ckpt_vfile_copy(struct ckpt_vfile *f, struct ckpt_reader *r, uint64_t off, size_t len,
                     const struct ckpt_stop *stop, void *buf, struct ckpt_err *err) {
     for (size_t done = 0; done < len;) {
         struct ckpt_reply reply = {.stop = stop ? *stop : (struct ckpt_stop){.ask = NULL}};
         const ssize_t n = ckpt_vfile_add(f, r, off + done, len - done, &reply, err);
         const int rc = n < 0 ? (int)n : ckpt_reply_copy(&reply, (char *)buf + done);
+        const size_t lost = rc < 0 ? ckpt_reply_find_lost(&reply) : 0;
         ckpt_reply_done(r, &reply);
         if (rc < 0)
-            return n < 0 ? rc : ckpt_fail(err, rc, "the source shrank while it was read");
+            return n < 0 ? rc : fail_lost(f, off + done + lost, err);
         if (n == 0)
             return ckpt_fail(err, -EIO, "nothing could be read at byte %llu",
                              (unsigned long long)(off + done));
@@ -306,17 +335,18 @@ int ckpt_vfile_copy(struct ckpt_vfile *f, struct ckpt_reader *r, uint64_t off, s
     return check_range(f, off, len, err);
 }
 
-/* Writes all of a reply; its iovecs are used up. */
-static int write_reply(struct ckpt_reply *reply, int fd, struct ckpt_err *err) {
+/* Writes all of a reply; its iovecs are used up. -EFAULT: what comes after *written bytes is not
+ * there. */
+static int write_reply(struct ckpt_reply *reply, int fd, size_t *written, struct ckpt_err *err) {
     struct iovec *iov = reply->iov;
     for (uint32_t left = reply->niov; left > 0;) {
         ssize_t n = writev(fd, iov, (int)left);
         if (n < 0 && errno == EINTR)
             continue; /* the caller looks at its flag between pieces */
-        if (n < 0 && errno == EFAULT)
-            return ckpt_fail(err, -EIO, "the source shrank while it was read");
         if (n < 0)
-            return ckpt_fail(err, -errno, "writing: %s", strerror(errno));
+            return errno == EFAULT ? -EFAULT
+                                   : ckpt_fail(err, -errno, "writing: %s", strerror(errno));
+        *written += (size_t)n;
         for (; left > 0 && (size_t)n >= iov->iov_len; iov++, left--)
             n -= (ssize_t)iov->iov_len;
         if (left > 0) {
@@ -327,15 +357,27 @@ static int write_reply(struct ckpt_reply *reply, int fd, struct ckpt_err *err) {
     return 0;
 }
 
+/* For people: which tensor it is whose bytes can't be had. */
+static int name_tensor(const struct ckpt_vfile *f, uint64_t off, int rc, struct ckpt_err *err) {
+    uint64_t at;
+    const struct ckpt_adapted *const t = tensor_at(f, off, &at);
+    if (rc == -EIO && t)
+        (void)ckpt_fail_in(err, "tensor \"%.*s\"", CKPT_TEXT_ARGS(t->key));
+    return rc;
+}
+
 int ckpt_vfile_write(struct ckpt_vfile *f, struct ckpt_reader *r, uint64_t off, size_t len, int fd,
                      struct ckpt_err *err) {
     for (size_t done = 0; done < len;) {
         struct ckpt_reply reply = {0};
         const ssize_t n = ckpt_vfile_add(f, r, off + done, len - done, &reply, err);
-        const int rc = n < 0 ? (int)n : write_reply(&reply, fd, err);
+        size_t written = 0;
+        int rc = n < 0 ? (int)n : write_reply(&reply, fd, &written, err);
+        if (rc == -EFAULT)
+            rc = fail_lost(f, off + done + written, err);
         ckpt_reply_done(r, &reply);
         if (rc < 0)
-            return rc;
+            return name_tensor(f, off + done + written, rc, err);
         if (n == 0)
             return ckpt_fail(err, -EIO, "nothing could be read at byte %llu",
                              (unsigned long long)(off + done));

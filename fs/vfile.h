@@ -98,6 +98,10 @@ void ckpt_vfile_let_go(struct ckpt_vfile *f);
  * or a negative errno: -EIO if a file that they come from shrank or has changed. */
 ssize_t ckpt_vfile_add(struct ckpt_vfile *f, struct ckpt_reader *r, uint64_t off, size_t len,
                        struct ckpt_reply *reply, struct ckpt_err *err) CKPT_CHECKED;
+/* Whether the reply that was added at byte off cannot be copied, since not all of its bytes are
+ * there any more; then err says which. */
+bool ckpt_vfile_lost(const struct ckpt_vfile *f, uint64_t off, const struct ckpt_reply *reply,
+                     struct ckpt_err *err);
 /* Copies [off, off + len) into buf: where many small segments exceed a reply's iovecs.
  * `stop` as in a reply; may be NULL. 0 or a negative errno. */
 int ckpt_vfile_copy(struct ckpt_vfile *f, struct ckpt_reader *r, uint64_t off, size_t len,

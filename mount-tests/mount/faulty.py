@@ -1,4 +1,6 @@
-"""A disk that fails when it is told to (mount-tests/inject/faultfs.c). Standard library only.
+"""What goes wrong below a mount, and what is seen of it. Standard library only.
+
+A disk that fails when it is told to (mount-tests/inject/faultfs.c):
 
     with FaultFs() as disk:                          disk.below: the folder that it shows, disk.dir: where it fails
         shutil.copy("a.safetensors", disk.below)
@@ -9,8 +11,8 @@
 
 Who hangs is let go, and what is mounted is unmounted, however the test ends.
 """
-import os, signal, subprocess, sys, tempfile, time
-from mounted import unmount
+import errno, json, os, signal, subprocess, sys, tempfile, time
+from mounted import BINARY, options, unmount, write_safetensors
 
 FAULTFS = os.environ.get("FAULTFS")
 
@@ -23,6 +25,40 @@ def wait(condition, what, seconds=30):
             return value
         time.sleep(0.01)
     raise AssertionError(f"not within {seconds} s: {what}")
+
+
+def error_of(call, *args):
+    try:
+        call(*args)
+    except OSError as e:
+        return errno.errorcode[e.errno]
+    return None
+
+
+def in_foreground(source, body, *opts):
+    """What the daemon logs while body(mount) runs."""
+    with tempfile.TemporaryDirectory(prefix="ckpt-test.") as m, tempfile.TemporaryFile("w+") as log:
+        p = subprocess.Popen([BINARY, "--foreground", source, m, *options(*opts)], stderr=log)
+        try:
+            while not os.path.ismount(m):
+                assert p.poll() is None
+                time.sleep(0.01)
+            body(m)
+        finally:
+            unmount(m)
+            p.wait(30)
+        log.seek(0)
+        return log.read().splitlines()
+
+
+def sharded(folder, *shards):
+    """A directory of shards, each {key: (dtype, shape, bytes)}; their paths."""
+    names = [f"model-{i + 1:05}-of-{len(shards):05}.safetensors" for i in range(len(shards))]
+    for name, tensors in zip(names, shards):
+        write_safetensors(os.path.join(folder, name), tensors)
+    with open(os.path.join(folder, "model.safetensors.index.json"), "w") as f:
+        json.dump({"weight_map": {k: name for name, tensors in zip(names, shards) for k in tensors}}, f)
+    return [os.path.join(folder, n) for n in names]
 
 
 class FaultFs:

@@ -1,18 +1,11 @@
 """A source that changes under the mount: EIO for who reads, ESTALE for who opens; never a signal, zeros or other bytes. One
 that is replaced by rename or unlinked goes on as it was."""
-import errno, os, shutil, subprocess, time
+import os, shutil
 from mounted import *
+from faulty import error_of, in_foreground, sharded
 
 A1 = fixture("a1", "a1_full.pt")
 ROWS, COLUMNS = 256, 2048
-
-
-def error_of(call, *args):
-    try:
-        call(*args)
-    except OSError as e:
-        return errno.errorcode[e.errno]
-    return None
 
 
 def shrink(source):
@@ -70,16 +63,6 @@ def test_cast():
         after(change, "cast=bf16,layout=torch")
 
 
-def sharded(folder, *shards):
-    """A directory of shards, each {key: (dtype, shape, bytes)}; their paths."""
-    names = [f"model-{i + 1:05}-of-{len(shards):05}.safetensors" for i in range(len(shards))]
-    for name, tensors in zip(names, shards):
-        write_safetensors(os.path.join(folder, name), tensors)
-    with open(os.path.join(folder, "model.safetensors.index.json"), "w") as f:
-        json.dump({"weight_map": {k: name for name, tensors in zip(names, shards) for k in tensors}}, f)
-    return [os.path.join(folder, n) for n in names]
-
-
 def test_computed_from_two_files():
     """A weight norm's g lies in another file than its v: either may change."""
     columns = 4096
@@ -110,22 +93,6 @@ def replace_by_a_copy(source):
 def read_all(path):
     with open(path, "rb") as f:
         return f.read()
-
-
-def in_foreground(source, body, *opts):
-    """What the daemon logs while body(mount) runs."""
-    with tempfile.TemporaryDirectory(prefix="ckpt-test.") as m, tempfile.TemporaryFile("w+") as log:
-        p = subprocess.Popen([BINARY, "--foreground", source, m, *options(*opts)], stderr=log)
-        try:
-            while not os.path.ismount(m):
-                assert p.poll() is None
-                time.sleep(0.01)
-            body(m)
-        finally:
-            unmount(m)
-            p.wait(30)
-        log.seek(0)
-        return log.read().splitlines()
 
 
 def change_one_chunk(array, chunk, change):

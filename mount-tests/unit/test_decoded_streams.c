@@ -25,6 +25,7 @@ struct item {
     struct ckpt_decoded decoded; /* first */
     struct ckpt_decoded_parts parts;
     uint64_t fails_at; /* a byte of each part; 0: nowhere */
+    int fails_with;
     bool is_checked;
     atomic_int opened, open_now;
     atomic_uint_least64_t bytes;
@@ -45,7 +46,9 @@ static int fill(struct item *item, uint64_t part, uint64_t at, uint8_t *out, uin
     for (uint64_t i = 0; out && i < n; i++)
         out[i] = byte_of(part, at + i);
     atomic_fetch_add(&item->bytes, n);
-    return item->fails_at && at + n > item->fails_at ? ckpt_fail(err, -EIO, "is damaged") : 0;
+    return item->fails_at && at + n > item->fails_at
+               ? ckpt_fail(err, item->fails_with, "is damaged")
+               : 0;
 }
 
 static int open_part(struct ckpt_decoded *d, uint64_t part, void **decoder,
@@ -70,7 +73,7 @@ static int next(void *decoder, uint8_t *out, uint64_t n, struct ckpt_err *err) {
 static int end(void *decoder, struct ckpt_err *err) {
     struct decoder *const k = decoder;
     assert_int_equal(k->at, k->item->parts.bytes);
-    return k->item->fails_at ? ckpt_fail(err, -EIO, "has a wrong checksum") : 0;
+    return k->item->fails_at ? ckpt_fail(err, k->item->fails_with, "has a wrong checksum") : 0;
 }
 
 static bool is_checked(const void *decoder) {
@@ -106,6 +109,7 @@ static struct ckpt_decoded_cache *new_cache(uint64_t bytes) {
 
 static void init(struct item *item, struct ckpt_decoded_cache *c, uint64_t count, uint64_t bytes) {
     memset(item, 0, sizeof *item);
+    item->fails_with = -EBADMSG;
     item->parts = (struct ckpt_decoded_parts){count, bytes, decode_part, &stream, PIECE};
     item->decoded = (struct ckpt_decoded){
         .cache = c, .parts = &item->parts, .name = "item", .size = count * bytes};
@@ -217,20 +221,35 @@ static void test_damage(void **state) {
     init(&item, c, 1, 10 * PIECE);
     item.fails_at = 5 * PIECE + 3;
     assert_int_equal(look(&item, 0, 0, 10), 0);
-    assert_int_equal(look(&item, 0, 6 * PIECE, 6 * PIECE + 1), -EIO);
-    assert_int_equal(look(&item, 0, 0, 10), -EIO); /* now that it is known */
+    assert_int_equal(look(&item, 0, 6 * PIECE, 6 * PIECE + 1), -EBADMSG);
+    assert_int_equal(look(&item, 0, 0, 10), -EBADMSG); /* now that it is known */
     assert_int_equal(item.opened, 1);
     ckpt_decoded_drop(&item.decoded);
     init(&item, c, 1, 10 * PIECE); /* a checksum at its end */
     item.fails_at = 10 * PIECE;
     item.is_checked = true;
-    assert_int_equal(look(&item, 0, 0, 10), -EIO);
+    assert_int_equal(look(&item, 0, 0, 10), -EBADMSG);
     assert_int_equal(ckpt_decoded_cache_usage(c).memory, 0);
     ckpt_decoded_drop(&item.decoded);
     init(&item, c, 2, 10 * PIECE);
     item.is_checked = true;
     assert_int_equal(look(&item, 1, 0, 10), 0);
     assert_int_equal(item.bytes, 10 * PIECE);
+    finish(&item, c);
+}
+
+/* A bad sector that can be read later is no damage. */
+static void test_unreadable(void **state) {
+    struct ckpt_decoded_cache *const c = new_cache(100 * PIECE);
+    struct item item;
+    (void)state;
+    init(&item, c, 1, 10 * PIECE);
+    item.fails_at = 5 * PIECE + 3;
+    item.fails_with = -EIO;
+    assert_int_equal(look(&item, 0, 6 * PIECE, 6 * PIECE + 1), -EIO);
+    assert_int_equal(look(&item, 0, 0, 10), 0);
+    item.fails_at = 0;
+    assert_int_equal(look(&item, 0, 0, 10 * PIECE), 0);
     finish(&item, c);
 }
 
@@ -355,11 +374,17 @@ static void test_threads_at_random(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_first_bytes),      cmocka_unit_test(test_forwards),
-        cmocka_unit_test(test_in_turns),         cmocka_unit_test(test_back),
-        cmocka_unit_test(test_more_than_memory), cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_interruption),     cmocka_unit_test(test_random),
-        cmocka_unit_test(test_threads_forwards), cmocka_unit_test(test_threads_at_random),
+        cmocka_unit_test(test_first_bytes),
+        cmocka_unit_test(test_forwards),
+        cmocka_unit_test(test_in_turns),
+        cmocka_unit_test(test_back),
+        cmocka_unit_test(test_more_than_memory),
+        cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_unreadable),
+        cmocka_unit_test(test_interruption),
+        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_threads_forwards),
+        cmocka_unit_test(test_threads_at_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,8 +66,8 @@ static void check_decoding(enum ckpt_compression c, const uint8_t *stored, size_
     size_t size = 0;
     assert_int_equal(ckpt_decompress(c, &value, out, sizeof plain, NULL, &err), 0);
     assert_memory_equal(out, plain, sizeof plain);
-    assert_int_equal(ckpt_decompress(c, &value, out, sizeof plain - 1, NULL, &err), -EIO);
-    assert_int_equal(ckpt_decompress(c, &value, out, sizeof plain + 1, NULL, &err), -EIO);
+    assert_int_equal(ckpt_decompress(c, &value, out, sizeof plain - 1, NULL, &err), -EBADMSG);
+    assert_int_equal(ckpt_decompress(c, &value, out, sizeof plain + 1, NULL, &err), -EBADMSG);
     assert_int_equal(ckpt_decompress_all(c, &value, sizeof plain, &grown, &size, NULL, &err), 0);
     assert_int_equal(size, sizeof plain);
     assert_memory_equal(grown, plain, size);
@@ -75,7 +75,7 @@ static void check_decoding(enum ckpt_compression c, const uint8_t *stored, size_
     assert_int_equal(ckpt_decompress_all(c, &value, sizeof plain - 1, &grown, &size, NULL, &err),
                      -E2BIG);
     value.length--;
-    assert_int_equal(ckpt_decompress(c, &value, out, sizeof plain, NULL, &err), -EIO);
+    assert_int_equal(ckpt_decompress(c, &value, out, sizeof plain, NULL, &err), -EBADMSG);
 }
 
 static void test_decompress(void **state) {

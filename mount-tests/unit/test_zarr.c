@@ -233,10 +233,10 @@ static void test_damaged_shard(void **state) {
         {33, 48}, {32, 47}, {UINT64_MAX, 48}, {0, UINT64_MAX}, {1000, 48}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         memcpy(shard, wrong[i], sizeof wrong[i]);
-        assert_int_equal(ckpt_zarr_decode(&z, &value, out, NULL, &err), -EIO);
+        assert_int_equal(ckpt_zarr_decode(&z, &value, out, NULL, &err), -EBADMSG);
     }
     value.length = 20;
-    assert_int_equal(ckpt_zarr_decode(&z, &value, out, NULL, &err), -EIO);
+    assert_int_equal(ckpt_zarr_decode(&z, &value, out, NULL, &err), -EBADMSG);
 }
 
 /* --- msgpack ---------------------------------------------------------------------------------- */
