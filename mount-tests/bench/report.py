@@ -67,7 +67,9 @@ def machine():
 
 
 def write(path, results, how):
-    """Replaces what stands in the page between <!-- bench:NAME --> and <!-- /bench:NAME -->."""
+    """Replaces what stands in the page between <!-- bench:NAME --> and <!-- /bench:NAME -->; a group of which nothing was measured stays."""
+    measured = {r.row.group for r in results if r.value is not None}
+    results = [r for r in results if r.row.group in measured]
     with open(path, encoding="utf-8") as f:
         page = f.read()
     texts = {f"{group}": table for group, table in tables(results).items()}

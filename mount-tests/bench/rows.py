@@ -1,11 +1,11 @@
-"""Every row of the benchmark, by group. A new row is one entry here; its cases are functions of cases.py, peers.py, opening.py and orbax.py.
+"""Every row of the benchmark, by group. A new row is one entry here; its cases are functions of cases.py, peers.py, opening_cases.py and orbax_cases.py.
 
 A row's value is the median of what its rounds gave. `speed` is how many times as fast as the peer (more is better), `cost` what part
 of the peer's seconds or MiB (less is better), `beyond` what is taken on top of the peer, `alone` our own figure.
 """
 import cases
-import opening
-import orbax
+import opening_cases as opening
+import orbax_cases as orbax
 import peers
 from table import Row, case
 
