@@ -67,7 +67,8 @@ const char ckpt_command_help[] =
     "  list=all                   list the hidden files too\n"
     "  direct_io                  past the page cache: copying in large pieces is faster\n"
     "  passthrough                the kernel reads files that are the source's own (root)\n"
-    "  cache=SIZE, threads=N, nomt, allow_other, uid=, gid=, umask=\n"
+    "  cache=SIZE, threads=N, nomt, fg, nofail, fsname=NAME, uid=, gid=, umask=,\n"
+    "  allow_other, allow_root, auto_unmount   as other FUSE filesystems\n"
     "\n"
     "See mount.ckpt(8).\n";
 

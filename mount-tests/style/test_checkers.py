@@ -8,6 +8,7 @@ import unittest
 import check_includes
 import check_lengths
 import check_limits
+import check_options
 import check_text
 
 LONG = "int f(void) {\n" + "    ;\n" * 100 + "}\n"
@@ -90,6 +91,40 @@ class Limits(unittest.TestCase):
                            (("`CKPT_LIMIT_A` | 5", b, "`CKPT_LIMIT_C` | 5"), "LIMIT_C is not defined"),
                            (("`CKPT_LIMIT_A` | 5", "`CKPT_LIMIT_A` | 5", b), "twice")]:
             self.assertIn(part, " ".join(self.complaints(*rows)), rows)
+
+
+class Options(unittest.TestCase):
+    FILES = {
+        check_options.OPTIONS: 'static const struct choice casts[] = {{"f16", 1}, {"f32", 2}, {NULL, 0}};\n'
+                               'static const struct row rows[] = {\n    {"cast", VALUE, set_choice, AT(x), casts},\n'
+                               '    {"strict", NO_VALUE, set_flag, AT(y), NULL},\n    {"remount", NO_VALUE, set_remount, 0, NULL},\n};\n',
+        check_options.COMMAND: '{"json", no_argument, NULL, 1}\n    "options:\\n"\n    "  cast=f16, strict   floats\\n"\n    "See mount.ckpt(8).\\n";\n',
+        check_options.MANUAL: ".It Fl -json\n.Sh OPTIONS\n.It Cm cast Ns = Ns Cm f16 | f32\n.It Cm strict\n.Sh FILES\n",
+        check_options.BASH: "_mount_ckpt_options='cast= strict'\n--json\n    cast) compgen -W 'f16 f32' -- \n",
+        check_options.ZSH: "        'cast[floats]:dtype:(f16 f32)' \\\n        'strict[so]' \\\n    '--json[x]'\n",
+        check_options.FISH: 'printf "%s\\t%s\\n" \\\n        cast=f16 "x" cast=f32 "y" \\\n        strict "z"\nend\ncomplete -l json\n',
+    }
+
+    def complaints(self, path=None, old="", new=""):
+        files = dict(self.FILES)
+        if path:
+            self.assertIn(old, files[path])
+            files[path] = files[path].replace(old, new)
+        with tree(files) as root:
+            return list(check_options.complaints(root))
+
+    def test_what_is_right(self):
+        self.assertEqual(self.complaints(), [])
+
+    def test_a_new_option_is_missing_everywhere(self):
+        found = self.complaints(check_options.OPTIONS, '    {"remount', '    {"fresh", NO_VALUE, set_flag, AT(z), NULL},\n    {"remount')
+        self.assertEqual([line.split(":")[0] for line in found],
+                         [check_options.MANUAL, check_options.COMMAND, check_options.BASH, check_options.ZSH, check_options.FISH])
+
+    def test_what_is_caught(self):
+        for path, old, new in [(check_options.BASH, "f16 f32", "f16 f64"), (check_options.ZSH, "'strict[", "'strikt["), (check_options.FISH, "cast=f32", "cast=f23"),
+                               (check_options.MANUAL, "f16 | f32", "f16"), (check_options.COMMAND, "strict", "lax"), (check_options.BASH, "--json", "")]:
+            self.assertTrue(self.complaints(path, old, new), (path, old))
 
 
 class Text(unittest.TestCase):
