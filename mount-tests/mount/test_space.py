@@ -51,7 +51,7 @@ def check_df(m, nbytes):
     size = 4096 * blocks(nbytes)
     fields = out("df", "-B1", "--output=fstype,size,used,avail,pcent,target", m).splitlines()[1].split()
     assert fields == ["fuse.ckpt", str(size), str(size), "0", "100%", m], fields
-    assert m in out("df", "-t", "fuse.ckpt"), "df leaves it out"
+    assert m in out("df", "-t", "fuse.ckpt", m), "df leaves it out"
     assert out("df", "-i", m).splitlines()[1].split()[3:5] == ["0", "100%"]
     assert out("df", "-h", m).splitlines()[1].split()[4] == "100%"
     assert out("stat", "-f", "-c", "%b %f %a %S", m).split() == [str(blocks(nbytes)), "0", "0", "4096"]
