@@ -153,7 +153,7 @@ def orbaxes():
 
 
 def rows(short):
-    """All of them, or those of the short form, on a quarter of the data."""
+    """All of them, or those of the short form, on less data."""
     if short:
         everything = [*floors("short_f32.safetensors", "short_f32", True), *openings()]
         return [row for row in everything if row.short]
