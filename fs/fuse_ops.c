@@ -47,8 +47,7 @@ static int fill_stat(struct ckpt_session *s, struct ckpt_dentry e, struct stat *
     return 0;
 }
 
-/* The root's generation is 0 to the kernel, which takes another for a sign that the root is gone.
- */
+/* The root's generation is 0: kernels before 6.8 take another for a sign that the root is gone. */
 static int fill_entry(struct ckpt_session *s, struct ckpt_dentry at, struct fuse_entry_param *e) {
     const uint64_t ino = ckpt_dentry_inode(s, at);
     *e = (struct fuse_entry_param){.ino = ino,

@@ -1,7 +1,9 @@
 """How many requests the kernel sends to a daemon, seen from outside: each is one read(2) of /dev/fuse, and while it serves the
 daemon reads nothing else. /proc counts those."""
-import os, re, sys, time
+import mmap, os, re, sys, time
 from mounted import *
+
+MIB = 1 << 20
 
 
 def calls(pid):
@@ -34,3 +36,31 @@ class Requests:
 
     def __exit__(self, *_):
         self.n = self.settled() - self.before
+
+
+def count(directory, call, *args):
+    with Requests(directory) as r:
+        call(*args)
+    return r.n
+
+
+def fetch(path):
+    """Reads it all, without asking whether it is a terminal as open() does, which is a request each time."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        while os.read(fd, MIB // 4):
+            pass
+    finally:
+        os.close(fd)
+
+
+def mapped(path):
+    with open(path, "rb") as f, mmap.mmap(f.fileno(), 0, mmap.MAP_SHARED, mmap.PROT_READ) as view:
+        return bytes(view)
+
+
+def large(d, tensors=2, nbytes=8 * MIB):
+    """A source whose model.safetensors has other bytes than itself: our header is longer."""
+    path = os.path.join(d, "large.safetensors")
+    write_safetensors(path, {f"t{i}": ("U8", [nbytes], os.urandom(nbytes)) for i in range(tensors)})
+    return path
