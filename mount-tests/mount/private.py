@@ -10,7 +10,7 @@ import mounted
 
 INSIDE = "CKPT_PRIVATE_MACHINE"  # set in there: where its own files are
 OVERLAID = ("/etc", "/usr", "/var", "/run")
-NAMESPACES = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+NAMESPACES = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
 NOBODY = 65534
 HELPER = "/usr/sbin/mount.ckpt"
 HELPER_LINK = "/usr/sbin/mount.fuse.ckpt"
@@ -28,8 +28,8 @@ def enter():
     mounted.need_fuse()
     if os.geteuid() != 0:
         skip("needs root, for a mount namespace of its own")
-    if not shutil.which("unshare"):
-        skip("there is no unshare here (util-linux)")
+    if not shutil.which("unshare") or not shutil.which("setpriv"):
+        skip("there is no unshare or no setpriv here (util-linux)")
     work = tempfile.mkdtemp(prefix="ckpt-private.")
     try:
         if subprocess.run([*NAMESPACES, "true"], capture_output=True).returncode:
