@@ -3,6 +3,7 @@ whose mounts vanish with their daemon, of root and of others, in a mount namespa
 import signal
 from private import *
 from mounted import *
+from kernel_requests import count, fetch
 
 WORK = enter()
 install()
@@ -48,6 +49,16 @@ def test_passthrough_is_for_root():
             want = read(d, "own.safetensors")
             assert as_user("cat", f"{m}/model.safetensors", encoding=None, errors=None).stdout == want
         os.unlink(d + "/own.safetensors")
+
+
+def test_passthrough_from_a_stacked_filesystem():
+    """/var is an overlay here, which the kernel does not pass through: the daemon serves what lies there."""
+    with tempfile.TemporaryDirectory(dir="/var") as d, Point() as m:
+        assert run("--export", d + "/own.safetensors", SOURCE).returncode == 0
+        p = run(d + "/own.safetensors", m, "-o", "passthrough")
+        assert p.returncode == 0, p
+        assert count(m, fetch, f"{m}/model.safetensors") > 2, "OPEN, READ, RELEASE"
+        assert read(m, "model.safetensors") == read(d, "own.safetensors")
 
 
 def test_other_ways_to_unmount():
