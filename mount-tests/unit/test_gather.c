@@ -21,7 +21,9 @@
 #define COUNT_MOST 20000
 #define CASES 6000
 
-static uint8_t source[SOURCE_BYTES], expected[COUNT_MOST * 16], got[COUNT_MOST * 16 + 128];
+#define RESULT_BYTES (1 << 20)
+
+static uint8_t source[SOURCE_BYTES], expected[RESULT_BYTES], got[RESULT_BYTES + 128];
 
 /* Bytes that are often infinities, NaNs with payloads, denormals and halfway cases. */
 static void fill_source(struct rng *r) {
@@ -130,6 +132,10 @@ static const uint8_t *element_at(const struct ckpt_walk *w, int64_t i) {
     return source + offset;
 }
 
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
 static void check_range(const struct ckpt_walk *w, const struct ckpt_element_map *map,
                         int64_t first, int64_t n, bool avx2, size_t shift) {
     const uint32_t size = ckpt_map_out_bytes(map, w->esize);
@@ -163,6 +169,35 @@ static void test_random_walks(void **state) {
             if (ckpt_cpu()->avx2)
                 check_range(w, &map, first, n, true, (size_t)rng_below(&r, 32));
         }
+    }
+}
+
+/* Output rows a multiple of 4 KiB apart, which go by way of a buffer: every pair of types, odd
+ * numbers of columns, rows that lie forwards and backwards, more rows than blocks hold. */
+static void test_rows_of_pages(void **state) {
+    (void)state;
+    static const enum ckpt_dtype types[] = {CKPT_DT_U8,  CKPT_DT_F16,  CKPT_DT_BF16,   CKPT_DT_F32,
+                                            CKPT_DT_F64, CKPT_DT_C128, CKPT_DT_F6_E2M3};
+    struct rng r = rng_seeded("test_rows_of_pages");
+    fill_source(&r);
+    for (int i = 0; i < 49 * 3; i++) {
+        const enum ckpt_dtype from = types[i % 7], to = types[i / 7 % 7];
+        const bool floats = i % 7 >= 1 && i % 7 <= 4 && i / 7 % 7 >= 1 && i / 7 % 7 <= 4;
+        const struct ckpt_element_map map = {.from = from, .to = floats ? to : from};
+        const uint32_t esize = ckpt_dtype_info(from)->unit_bytes;
+        const int64_t pages = esize == 3 ? 3 : 1 + rng_below(&r, 2);
+        const int64_t rows = 4096 * pages / ckpt_map_out_bytes(&map, esize);
+        const int64_t cols = 1 + rng_below(&r, least(80, SOURCE_BYTES / esize / rows));
+        struct ckpt_view v = {.esize = esize, .unit_elements = 1, .ndim = 1, .npairs = 2};
+        const int64_t size = esize;
+        v.pair[0] = (struct ckpt_dim){cols, rng_below(&r, 4) ? size : -size};
+        v.pair[1] = (struct ckpt_dim){rows, rng_below(&r, 2) ? cols * size : -cols * size};
+        v.shape[0] = cols * rows;
+        CKPT_AUTO(arena) struct ckpt_arena a = {0};
+        assert_true(place(&r, &v));
+        const struct ckpt_walk *const w = ckpt_walk_pack(&a, &v);
+        for (int avx2 = 0; avx2 <= (ckpt_cpu()->avx2 ? 1 : 0); avx2++)
+            check_range(w, &map, 0, w->count, avx2, (size_t)rng_below(&r, 32));
     }
 }
 
@@ -302,9 +337,9 @@ static void test_stop(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_torch_casts),  cmocka_unit_test(test_swap_and_signs),
-        cmocka_unit_test(test_random_walks), cmocka_unit_test(test_casts_every_kernel),
-        cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_torch_casts),   cmocka_unit_test(test_swap_and_signs),
+        cmocka_unit_test(test_random_walks),  cmocka_unit_test(test_casts_every_kernel),
+        cmocka_unit_test(test_rows_of_pages), cmocka_unit_test(test_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
