@@ -24,6 +24,7 @@
 #include "adapters/reader_compute.h"
 #include "adapters/reply.h"
 #include "base/guard.h"
+#include "base/resident.h"
 #include "formats/chunk_grid.h"
 
 /* With the few MiB of the program itself, 32 MiB beside what cache= allows. */
@@ -123,17 +124,20 @@ static ssize_t add_mapped(const struct request *q, struct ckpt_err *err) {
 /* --- into a buffer of its own --- */
 
 /* So close together that gathering them costs about as much as copying them would. */
-static bool is_near(const struct ckpt_walk *w, int64_t first, int64_t n) {
+static bool is_at_hand(const struct request *q, int64_t first, int64_t n) {
+    const struct ckpt_blob *const blob = q->part->source->blob;
     int64_t lo, hi;
-    ckpt_walk_bounds(w, first, n, &lo, &hi);
-    return hi - lo <= NEAR;
+    ckpt_walk_bounds(q->part->walk, first, n, &lo, &hi);
+    return hi - lo <= NEAR &&
+           (q->stop->patience != CKPT_TAKES_FROM_MEMORY || !blob->in_file ||
+            ckpt_is_resident(blob->file->data + blob->file_offset + lo, (size_t)(hi - lo)));
 }
 
 static ssize_t add_direct(const struct request *whole, struct ckpt_err *err) {
     struct request q = *whole;
     q.len = q.len < DIRECT_MOST ? q.len : DIRECT_MOST;
     const int64_t first = first_element(&q), n = count_elements(&q);
-    if (!ckpt_stop_may_work(q.stop) && !is_near(q.part->walk, first, n))
+    if (!ckpt_stop_may_work(q.stop) && !is_at_hand(&q, first, n))
         return ckpt_fail_impatient(err);
     struct ckpt_reply_hold *const hold = ckpt_reply_hold(q.reply, (size_t)n * q.out_bytes);
     if (!hold)

@@ -69,6 +69,8 @@ int ckpt_reply_copy(const struct ckpt_reply *reply, void *buf) CKPT_CHECKED;
 size_t ckpt_reply_find_lost(const struct ckpt_reply *reply);
 /* -EIO and the sentence that byte `off` of t can't be read from its source. */
 int ckpt_reader_lost(const struct ckpt_adapted *t, uint64_t off, struct ckpt_err *err);
+/* Whether none of the reply's bytes must be read from a disk first, as far as can be known. */
+bool ckpt_reply_is_resident(const struct ckpt_reply *reply);
 /* Releases what the reply holds; the reply is empty afterwards. */
 void ckpt_reply_done(struct ckpt_reader *r, struct ckpt_reply *reply);
 

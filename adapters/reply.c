@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/guard.h"
+#include "base/resident.h"
 
 size_t ckpt_reply_add_bytes(struct ckpt_reply *reply, const void *data, size_t n) {
     if (n == 0)
@@ -66,6 +67,13 @@ size_t ckpt_reply_find_lost(const struct ckpt_reply *reply) {
                 return before + at;
     }
     return reply->nbytes;
+}
+
+bool ckpt_reply_is_resident(const struct ckpt_reply *reply) {
+    for (uint32_t i = 0; i < reply->niov; i++)
+        if (!ckpt_is_resident(reply->iov[i].iov_base, reply->iov[i].iov_len))
+            return false;
+    return true;
 }
 
 struct ckpt_reply_hold *ckpt_reply_hold(struct ckpt_reply *reply, size_t n) {

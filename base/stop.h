@@ -13,7 +13,8 @@
 enum ckpt_patience {
     CKPT_WAITS, /* whatever it takes */
     CKPT_WORKS, /* to work, but not to wait for what another thread is making already */
-    CKPT_TAKES, /* neither: takes what is there */
+    CKPT_TAKES, /* neither: takes what is there, on a disk perhaps */
+    CKPT_TAKES_FROM_MEMORY,
 };
 
 struct ckpt_stop {
@@ -27,7 +28,7 @@ static inline bool ckpt_stop_asked(const struct ckpt_stop *stop) {
 }
 
 static inline bool ckpt_stop_may_work(const struct ckpt_stop *stop) {
-    return !stop || stop->patience != CKPT_TAKES;
+    return !stop || stop->patience < CKPT_TAKES;
 }
 
 static inline bool ckpt_stop_may_wait(const struct ckpt_stop *stop) {

@@ -23,7 +23,9 @@
 #include "base/log.h"
 #include "fs/init_flags.h"
 
-#define BACKGROUND 64 /* parked reads of verify.json must not starve read-ahead */
+/* What the kernel reads ahead, page faults among it, waits while so many such reads are unanswered:
+ * those that lanes have must not hold up those that are answered at once. */
+#define BACKGROUND 1024
 
 #ifdef FUSE_CAP_PASSTHROUGH
 

@@ -31,8 +31,7 @@
 #include "fs/signals.h"
 
 #define THREADS_MAX 8
-#define SPARE_WORKERS 2 /* beside threads=: they wait for the source's disk only */
-#define WAKE SIGUSR2    /* interrupts the main thread's wait; does nothing else */
+#define WAKE SIGUSR2 /* interrupts the main thread's wait; does nothing else */
 
 struct ckpt_mount {
     struct ckpt_fuse_server server;
@@ -164,35 +163,35 @@ static unsigned thread_count(const struct ckpt_options *o) {
     return cores < 2 ? 2 : cores > THREADS_MAX ? THREADS_MAX : (unsigned)cores;
 }
 
-static int serve_threads(struct ckpt_mount *m, unsigned workers) {
+static int serve_threads(struct ckpt_mount *m) {
     struct fuse_loop_config *config = fuse_loop_cfg_create();
     if (!config)
         return -ENOMEM;
     fuse_loop_cfg_set_clone_fd(config, 1);
-    fuse_loop_cfg_set_max_threads(config, workers);
-    fuse_loop_cfg_set_idle_threads(config, workers); /* who comes and goes costs more */
+    fuse_loop_cfg_set_max_threads(config, m->server.workers);
+    fuse_loop_cfg_set_idle_threads(config, m->server.workers); /* who comes and goes costs more */
     const int rc = fuse_session_loop_mt(m->fuse, config);
     fuse_loop_cfg_destroy(config);
     return rc;
 }
 
-static int serve_once(struct ckpt_mount *m, unsigned threads) {
+static int serve_once(struct ckpt_mount *m) {
     const bool alone = m->server.session->options->single_thread;
-    return alone ? fuse_session_loop(m->fuse) : serve_threads(m, threads);
+    return alone ? fuse_session_loop(m->fuse) : serve_threads(m);
 }
 
 /* libfuse ends its loop when a new thread finds no memory for its buffer. Nobody's request is lost
  * by that, and memory comes back: only without any mount would readers have nothing to wait for. */
-static int serve_on(struct ckpt_mount *m, unsigned threads) {
+static int serve_on(struct ckpt_mount *m) {
     const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
-    int rc = serve_once(m, threads);
+    int rc = serve_once(m);
     while (rc == -ENOMEM) {
         ckpt_log_once("serving", "out of memory while serving: requests wait until there is some");
         nanosleep(&pause, NULL);
         fuse_session_reset(m->fuse);
         if (atomic_load(&m->ending))
             return 0;
-        rc = serve_once(m, threads);
+        rc = serve_once(m);
     }
     return rc;
 }
@@ -204,8 +203,9 @@ int ckpt_mount_serve(struct ckpt_mount *m, struct ckpt_err *err) {
     int rc = alone ? 0 : ckpt_session_start_lanes(s, threads, err);
     if (rc < 0)
         return rc;
+    m->server.workers = alone ? 0 : threads + CKPT_FUSE_SPARE_WORKERS;
     ckpt_fuse_log_start();
-    rc = serve_on(m, threads + SPARE_WORKERS);
+    rc = serve_on(m);
     atomic_store(&m->done, true);
     /* Reads that are kept hold requests: they must be answered while the session is there. */
     ckpt_session_end_lanes(s);

@@ -5,7 +5,9 @@
  *
  * libfuse's threads answer what is there; what must be computed, decoded or waited for is handed to
  * a lane (lanes.h), and a read of verify.json waits for the report (computed.h). Either way the
- * request is kept and the thread is free for others.
+ * request is kept and the thread is free for others. What lies in the source as it is may have to
+ * come from a slow disk, which is waited for in the kernel: the last threads that are free answer
+ * only from memory, so that a page fault there, stat and ls never wait for the disk either.
  */
 #include "fs/fuse_server.h"
 
@@ -82,6 +84,7 @@ static int reply_range(fuse_req_t req, struct ckpt_vfile *f, uint64_t off, size_
     struct ckpt_reader *r = ckpt_fuse_session(req)->reader;
     struct ckpt_reply reply = {.stop = {asks_to_stop, req, patience}};
     struct ckpt_err err = {0};
+    const bool from_memory = patience == CKPT_TAKES_FROM_MEMORY;
     int rc = 0;
     ckpt_vfile_hold(f);
     const ssize_t n = ckpt_vfile_add(f, r, off, len, &reply, &err);
@@ -89,6 +92,8 @@ static int reply_range(fuse_req_t req, struct ckpt_vfile *f, uint64_t off, size_
         rc = -EAGAIN;
     else if (n < 0)
         reply_error(req, (int)n, &err);
+    else if (from_memory && ((size_t)n < len || !ckpt_reply_is_resident(&reply)))
+        rc = -EAGAIN;
     else if ((size_t)n < len)
         rc = reply_copied(req, f, off, len, &reply.stop);
     else if (fuse_reply_iov(req, reply.iov, (int)reply.niov) < 0 &&
@@ -191,13 +196,23 @@ static void park(fuse_req_t req, struct ckpt_vfile *f, uint64_t off, size_t len)
 
 /* --- read ------------------------------------------------------------------------------------- */
 
+static void answer(fuse_req_t req, struct ckpt_vfile *f, uint64_t off, size_t len) {
+    struct ckpt_fuse_server *const server = ckpt_fuse_server(req);
+    const unsigned others = atomic_fetch_add(&server->answering, 1);
+    const bool is_spare = others + CKPT_FUSE_SPARE_WORKERS >= server->workers;
+    const enum ckpt_patience patience = is_spare ? CKPT_TAKES_FROM_MEMORY : CKPT_TAKES;
+    if (reply_range(req, f, off, len, patience) == -EAGAIN)
+        hand_over(req, f, off, len);
+    atomic_fetch_sub(&server->answering, 1);
+}
+
 static void read_range(fuse_req_t req, struct ckpt_vfile *f, uint64_t off, size_t len) {
     if (f->kind == CKPT_VFILE_COMPUTED && !ckpt_computed_text(f->computed))
         park(req, f, off, len);
-    else if (!ckpt_fuse_session(req)->lanes)
+    else if (ckpt_fuse_session(req)->lanes)
+        answer(req, f, off, len);
+    else
         (void)reply_range(req, f, off, len, CKPT_WAITS);
-    else if (reply_range(req, f, off, len, CKPT_TAKES) == -EAGAIN)
-        hand_over(req, f, off, len);
 }
 
 void ckpt_fuse_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,

@@ -4,11 +4,15 @@
 #define FUSE_USE_VERSION 312
 #include <fuse_lowlevel.h>
 
+#include <stdatomic.h>
+
 #include "fs/dentry.h"
 #include "fs/fuse_backing.h"
 
 /* What is there never changes: the kernel may keep what it knows. */
 #define CKPT_FUSE_FOREVER 1e9 /* seconds */
+/* Threads that receive requests, beside as many as threads= says, and don't wait for a disk. */
+#define CKPT_FUSE_SPARE_WORKERS 2
 
 /* What a mount's requests share: libfuse's userdata. */
 struct ckpt_fuse_server {
@@ -19,6 +23,9 @@ struct ckpt_fuse_server {
     uint64_t features;             /* CKPT_INIT_..., as agreed with the kernel */
     bool no_opendir;               /* the kernel opens folders by itself */
     bool has_begun;                /* INIT is answered, and all of this immutable */
+    /* fuse_read.c: */
+    unsigned workers;      /* libfuse's threads, at most; 0: one, which does all */
+    atomic_uint answering; /* of these, those that answer reads */
 };
 
 static inline struct ckpt_fuse_server *ckpt_fuse_server(fuse_req_t req) {
