@@ -102,11 +102,10 @@ def passed_through(b, reader, source):
     return {"wall": figures["wall"], "cpu": figures["cpu"] + served_cpu}
 
 
-def nothing(b, reader, source, second, *options):
-    """Of a file as long that a server answers from one buffer: the kernel's part of what `through` and `again` cost."""
+def bare(b, reader, source, second, *options):
+    """Through a server that does nothing but answer from the source's mapping: the kernel's part of what `through` and `again` cost."""
     needs_fuse()
-    size = str(os.path.getsize(b.file(source)))
-    with serving(b.program("bench_null"), *option_words(options), size) as d:
+    with serving(b.program("bench_bare"), *option_words(options), b.file(source)) as d:
         set_readahead(d.dir)
         for _ in range(2 if second else 1):
             before = d.cpu()

@@ -3,7 +3,7 @@ import os
 import platform
 import re
 
-COLUMNS = ("what", "mount.ckpt", "CPU", "memory", "compared with", "", "CPU", "value", "floor", "goal", "FUSE alone")
+COLUMNS = ("what", "mount.ckpt", "CPU", "memory", "compared with", "", "CPU", "value", "floor", "goal", "bare FUSE")
 MEMORY = ("anon", "peak")
 
 
@@ -104,8 +104,8 @@ def floors(results):
             missed += not fine and not beyond
             goal = "" if row.goal is None else f", goal {limit(row, row.goal)} {'met' if row.met(result.value, row.goal) else 'open'}"
             word = "met" if fine else "out of reach" if beyond else "MISSED"
-            bound = f"; a FUSE server that does nothing: {value(row, result.bound)}" if result.bound is not None else ""
+            bound = f"; a bare FUSE server: {value(row, result.bound)}" if result.bound is not None else ""
             verdict = f"{value(row, result.value)} (floor {limit(row, row.floor)} {word}{goal}{bound})"
         yield f"{what}{' / ' + row.against if row.against else ''}: {verdict}"
-    yield (f"{held} of {held + missed + out} floors met" + (f", {out} out of reach of any FUSE server on this machine" if out else "")
+    yield (f"{held} of {held + missed + out} floors met" + (f", {out} out of reach of a bare FUSE server, too" if out else "")
            + (f", {open_} not measured" if open_ else ""))

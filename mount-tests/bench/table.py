@@ -52,7 +52,7 @@ class Row:
     floor: Optional[float] = None
     goal: Optional[float] = None
     short: bool = False  # part of the short form: needs no more than numpy
-    bound: Optional[Case] = None  # the least that anybody's program would need for it: a FUSE server that does nothing
+    bound: Optional[Case] = None  # the same for a server that does nothing else
 
     def cases(self):
         return [c for c in (self.ours, self.theirs, self.bound) if c]
