@@ -264,6 +264,17 @@ bool ckpt_bands_has(struct ckpt_bands *b, const struct ckpt_band_key *key) {
     return has;
 }
 
+bool ckpt_bands_rest(struct ckpt_bands *b, uint64_t *clock) {
+    pthread_mutex_lock(&b->mu);
+    struct ckpt_band *band;
+    while (b->clock == *clock && (band = least_recent(b)))
+        drop(b, band);
+    *clock = b->clock;
+    const bool empty = b->bytes == 0;
+    pthread_mutex_unlock(&b->mu);
+    return empty;
+}
+
 /* --- making and freeing --- */
 
 int ckpt_bands_new(size_t bytes, struct ckpt_bands **out, struct ckpt_err *err) {

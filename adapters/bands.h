@@ -51,5 +51,8 @@ void ckpt_bands_unpin(struct ckpt_bands *b, struct ckpt_band *band);
 void ckpt_bands_watch(struct ckpt_bands *b, void (*finished)(void *arg), void *arg);
 /* Whether the band is there or being computed. */
 bool ckpt_bands_has(struct ckpt_bands *b, const struct ckpt_band_key *key);
+/* Gives up all bands, if nobody has asked for one since the clock showed *clock, which is set.
+ * False: somebody has, or holds one. */
+bool ckpt_bands_rest(struct ckpt_bands *b, uint64_t *clock);
 
 #endif

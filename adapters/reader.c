@@ -176,6 +176,8 @@ static int obtain_band(const struct request *q, const struct ckpt_band_key *key,
     int rc = ckpt_bands_get(bands, key, (size_t)range->n * q->out_bytes, true, q->stop, out, err);
     if (rc != CKPT_BANDS_MINE)
         return rc;
+    if (q->reader->prefetch)
+        ckpt_prefetch_made(q->reader->prefetch);
     rc = ckpt_part_compute(q->part, q->map, range->first, range->n, ckpt_band_data(*out), q->stop,
                            &why);
     ckpt_bands_finish(bands, *out, rc, &why);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <time.h>
 
+#define SECOND 1000000000
 #define WAIT_NANOSECONDS 20000000 /* between two questions */
 
 int ckpt_fail_stopped(struct ckpt_err *err) {
@@ -23,15 +24,17 @@ void ckpt_stop_cond_init(pthread_cond_t *cond) {
     pthread_condattr_destroy(&attributes);
 }
 
-bool ckpt_stop_wait(pthread_cond_t *cond, pthread_mutex_t *mu, const struct ckpt_stop *stop) {
+bool ckpt_stop_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t nanoseconds) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += WAIT_NANOSECONDS;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_nsec -= 1000000000;
-        until.tv_sec++;
-    }
-    (void)pthread_cond_timedwait(cond, mu, &until);
+    nanoseconds += until.tv_nsec;
+    until.tv_nsec = nanoseconds % SECOND;
+    until.tv_sec += nanoseconds / SECOND;
+    return pthread_cond_timedwait(cond, mu, &until) == 0;
+}
+
+bool ckpt_stop_wait(pthread_cond_t *cond, pthread_mutex_t *mu, const struct ckpt_stop *stop) {
+    (void)ckpt_stop_cond_wait(cond, mu, WAIT_NANOSECONDS);
     if (!stop)
         return false;
     pthread_mutex_unlock(mu);

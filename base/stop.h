@@ -7,6 +7,7 @@
  */
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/err.h"
 
@@ -42,6 +43,8 @@ int ckpt_fail_impatient(struct ckpt_err *err);
 
 /* A condition that ckpt_stop_wait can wait for. */
 void ckpt_stop_cond_init(pthread_cond_t *cond);
+/* Waits, with the mutex held, until the condition is signalled (true) or so long. */
+bool ckpt_stop_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t nanoseconds);
 /* Waits, with the mutex held, until the condition is signalled or a few milliseconds have passed,
  * then asks, without the mutex: the answer may need a lock of its caller's. True: give up. */
 bool ckpt_stop_wait(pthread_cond_t *cond, pthread_mutex_t *mu, const struct ckpt_stop *stop);

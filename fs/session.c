@@ -17,6 +17,9 @@
 #include "fs/generation.h"
 #include "verify/blas.h"
 
+#define BESIDE_DECODED ((uint64_t)32 << 20) /* 28 MiB of bands, and about 4 of all else */
+#define DECODED_LEAST ((uint64_t)16 << 20)
+
 struct file_kind {
     const char *what;
     int (*add)(struct ckpt_session *s, struct ckpt_err *err);
@@ -112,6 +115,13 @@ static int build_tree(struct ckpt_session *s, struct ckpt_err *err) {
     return rc;
 }
 
+/* -o cache= is all that reading keeps, unless it is very small: the bands, some bookkeeping, and,
+ * with what remains, what had to be decoded. */
+static uint64_t decoded_share(uint64_t cache) {
+    const uint64_t least = cache < DECODED_LEAST ? cache : DECODED_LEAST;
+    return cache > least + BESIDE_DECODED ? cache - BESIDE_DECODED : least;
+}
+
 static int open_source(struct ckpt_session *s, const char *source, struct ckpt_err *err) {
     const struct ckpt_options *o = s->options;
     s->source = ckpt_options_absolute(&s->arena, source);
@@ -123,7 +133,7 @@ static int open_source(struct ckpt_session *s, const char *source, struct ckpt_e
     atomic_store(&s->verify_status, CKPT_STATUS_PENDING);
     int rc = ckpt_checkpoint_open(s->source, &o->open, &s->checkpoint, err);
     if (rc == 0)
-        ckpt_decoded_cache_limit(s->checkpoint->decoded, o->cache);
+        ckpt_decoded_cache_limit(s->checkpoint->decoded, decoded_share(o->cache));
     return rc ? rc : ckpt_session_open_graph(s, err);
 }
 

@@ -1,8 +1,10 @@
 """Reading chunks takes no more anonymous memory than cache= and 64 MiB, whoever reads them how; the first byte of a huge one does
-not wait for its last; who reads forwards needs no temporary file.
+not wait for its last; who reads forwards needs no temporary file. A mount at rest, all of whose files have been read, keeps no more
+than cache=64M.
 
 The chunks are frames of repeated bytes: GiB of array in KiB of file. A sanitizer's own memory is none of ours to bound."""
 import concurrent.futures, zlib
+import torch_file
 from mounted import *
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "bench"))
@@ -95,10 +97,10 @@ def test_many_readers():
 
 
 def test_chunks_side_by_side():
-    """Rows that go through four chunks of 64 MiB in turns."""
+    """Rows that go through four chunks of 64 MiB in turns; by direct_io, since the kernel's read-ahead may overtake itself."""
     with tempfile.TemporaryDirectory() as d:
         make(d, arrays=1, chunks=(ROWS, COLUMNS // 4))
-        assert not peak(d, 16, lambda m: drain(os.path.join(m, "a0")), "layout=source")[1]
+        assert not peak(d, 16, lambda m: drain(os.path.join(m, "a0")), "layout=source", "direct_io")[1]
 
 
 def test_at_once():
@@ -114,6 +116,39 @@ def test_first_byte():
         make(d, arrays=1, shape=(16 * ROWS, COLUMNS))
         mib, _ = peak(d, 8192, lambda m: drain(os.path.join(m, "a0"), 4096), "layout=source")
         assert mib < 32, mib
+
+
+def write_linears(path, deflated, n=5, rows=2048, columns=4096):
+    """A state dict of matrices of 32 MiB, which are transposed."""
+    pickle = torch_file.state_dict({f"fc{i}.weight": torch_file.tensor(str(i), [rows, columns]) for i in range(n)})
+    storages = {str(i): bytes([i, i + 1, i + 2, 63]) * (rows * columns) for i in range(n)}
+    with open(path, "wb") as f:
+        f.write(torch_file.checkpoint(pickle, storages, deflated=deflated))
+    return path
+
+
+def at_rest(source, decoded):
+    """Everything is read, hidden files and verify.json too, by one and then by eight: at most so much while it is, as soon as it has
+    been, and once nobody reads. The check has 40 MiB of its own."""
+    with measured.mounted(BINARY, source, "-o", "list=all,cache=64M") as d, measured.Peak(d) as p:
+        files = sorted(os.path.join(folder, f) for folder, _, names in os.walk(d.dir) for f in names)
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            for f in files:
+                drain(f)
+            list(pool.map(drain, files))
+        then = d.status("RssAnon")
+        end = time.monotonic() + 20
+        while (rest := d.status("RssAnon")) > 6 + decoded and time.monotonic() < end:
+            time.sleep(0.05)
+    print(f"  everything of {os.path.basename(source)}, {len(files)} files: {then:.0f} MiB, at most {p.mib:.0f}, {rest:.0f} at rest", flush=True)
+    assert p.mib <= 100 and then <= 66 and rest <= 6 + decoded, (source, then, p.mib, rest)
+
+
+def test_at_rest():
+    with tempfile.TemporaryDirectory() as d:
+        at_rest(write_linears(os.path.join(d, "stored.pt"), False), 0)
+        at_rest(write_linears(os.path.join(d, "deflated.pt"), True), 32)
+        at_rest(make(os.path.join(d, "orbax")), 32)
 
 
 if __name__ == "__main__":
