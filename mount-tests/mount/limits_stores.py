@@ -1,6 +1,6 @@
 """Inputs at the limits for test_limits_memory.py: Orbax' stores and descriptions, msgpack, burnpack, DCP, TAR and pt2. Each makes the source `path`."""
 import io, itertools, json, os, struct, tarfile
-import hostile_burnpacks as bpk, opening, orbax_file as o, torch_file as t
+import hostile_burnpacks as bpk, limits_files, orbax_file as o, torch_file as t
 
 cases = []
 
@@ -340,7 +340,7 @@ def pt2_most_tensors(path, n=160_000):
     meta = {"dtype": 7, "sizes": [{"as_int": 4}], "requires_grad": True, "device": {"type": "cpu", "index": None}, "strides": [{"as_int": 1}], "storage_offset": {"as_int": 0}, "layout": 7}
     config = json.dumps({"config": {f"layers.{i}.weight": {"path_name": "weight_0", "is_param": True, "use_pickle": False, "tensor_meta": meta} for i in range(n)}}).encode()
     stored = lambda name, data: (f"m/{name}", len(data), data, None)
-    opening.write_zip(path, [stored("archive_format", b"pt2"), stored("archive_version", b"0"), stored("byteorder", b"little"), stored("data/weights/weight_0", bytes(16)),
+    limits_files.write_zip(path, [stored("archive_format", b"pt2"), stored("archive_version", b"0"), stored("byteorder", b"little"), stored("data/weights/weight_0", bytes(16)),
                              stored("data/weights/model_weights_config.json", config), stored("models/model.json", b"{}")])
 
 

@@ -10,9 +10,8 @@ one this test is skipped.
 """
 import json, os, resource, struct, sys, tempfile
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "bench"))
 sys.dont_write_bytecode = True
-import limits_stores, opening, orbax_file
+import limits_files, limits_stores, orbax_file
 
 BINARY = os.environ.get("MOUNT_CKPT", "build/mount.ckpt")
 MIB = 256
@@ -96,7 +95,7 @@ def safetensors_most_members(path):
 
 def pickled(path, *body, entries=()):
     pickle = b"\x80\2" + b"".join(body) + b"."
-    opening.write_zip(path, [("a/data.pkl", len(pickle), pickle, None), *entries])
+    limits_files.write_zip(path, [("a/data.pkl", len(pickle), pickle, None), *entries])
 
 
 def number(i):
@@ -111,31 +110,31 @@ def in_batches(items, n=1000, end=b"u"):
 
 @case
 def pickle_most_tensors(path, n=100_000):
-    pickle = opening.state_dict({f"layers.{i // 10}.part{i % 10}": 4 for i in range(n)})
-    opening.write_zip(path, [("a/data.pkl", len(pickle), pickle, None)] + [(f"a/data/{i}", 16, b"\0" * 16, None) for i in range(n)])
+    pickle = limits_files.state_dict({f"layers.{i // 10}.part{i % 10}": 4 for i in range(n)})
+    limits_files.write_zip(path, [("a/data.pkl", len(pickle), pickle, None)] + [(f"a/data/{i}", 16, b"\0" * 16, None) for i in range(n)])
 
 
 @case
 def pickle_of_one_storage(path, n=120_000):
     """Views by the memo: what a tensor costs least."""
-    storage = b"(" + opening.text("storage") + b"ctorch\nFloatStorage\n" + opening.text("0") + opening.text("cpu") + b"K\4tQq\0"
+    storage = b"(" + limits_files.text("storage") + b"ctorch\nFloatStorage\n" + limits_files.text("0") + limits_files.text("cpu") + b"K\4tQq\0"
     head = b"ctorch._utils\n_rebuild_tensor_v2\nq\1" + b"(K\4tq\2" + b"(K\1tq\3" + b"ccollections\nOrderedDict\n)Rq\4"
     one = b"h\1(h\0K\0h\2h\3\x89h\4tR"
-    pickled(path, head, storage, b"}(", *(opening.text(f"{i:x}.weight") + one for i in range(n)), b"u",
+    pickled(path, head, storage, b"}(", *(limits_files.text(f"{i:x}.weight") + one for i in range(n)), b"u",
             entries=[("a/data/0", 16, b"\0" * 16, None)])
 
 
 @case
 def pickle_giant_keys(path, n=500):
-    one = opening.tensor("0", 4)
-    pickled(path, b"}(", *(opening.text(f"{i:065000}") + one for i in range(n)), b"u", entries=[("a/data/0", 16, b"\0" * 16, None)])
+    one = limits_files.tensor("0", 4)
+    pickled(path, b"}(", *(limits_files.text(f"{i:065000}") + one for i in range(n)), b"u", entries=[("a/data/0", 16, b"\0" * 16, None)])
 
 
 @case
 def pickle_giant_parents(path, n=1000):
     """A long key above many tensors."""
-    one = opening.tensor("0", 4)
-    pickled(path, b"}", opening.text("k" * 60_000), b"}(", *(opening.text(f"{i}") + one for i in range(n)), b"us",
+    one = limits_files.tensor("0", 4)
+    pickled(path, b"}", limits_files.text("k" * 60_000), b"}(", *(limits_files.text(f"{i}") + one for i in range(n)), b"us",
             entries=[("a/data/0", 16, b"\0" * 16, None)])
 
 
@@ -146,19 +145,19 @@ def pickle_object_of_5_million_keys(path, n=5_000_000):
 
 @case
 def pickle_most_numbers(path, n=1_400_000):
-    pickled(path, b"}(", opening.text("w"), opening.tensor("0", 4), opening.text("list"), b"]", in_batches((number(i + 1000) for i in range(n)), end=b"e"), b"u", entries=[("a/data/0", 16, b"\0" * 16, None)])
+    pickled(path, b"}(", limits_files.text("w"), limits_files.tensor("0", 4), limits_files.text("list"), b"]", in_batches((number(i + 1000) for i in range(n)), end=b"e"), b"u", entries=[("a/data/0", 16, b"\0" * 16, None)])
 
 
 @case
 def pickle_most_values(path, n=700_000):
     """Beside a tensor, each is a file of its own."""
-    pickled(path, b"}", opening.text("w"), opening.tensor("0", 4), b"s", in_batches(opening.text(f"{i:x}") + b"K\1" for i in range(n)),
+    pickled(path, b"}", limits_files.text("w"), limits_files.tensor("0", 4), b"s", in_batches(limits_files.text(f"{i:x}") + b"K\1" for i in range(n)),
             entries=[("a/data/0", 16, b"\0" * 16, None)])
 
 
 @case
 def pickle_most_objects(path, n=200_000):
-    pickled(path, b"}(", opening.text("w"), opening.tensor("0", 4), *(opening.text(f"{i:x}") + b"c__main__\nA\n)R}K\1K\2sb" for i in range(n)), b"u",
+    pickled(path, b"}(", limits_files.text("w"), limits_files.tensor("0", 4), *(limits_files.text(f"{i:x}") + b"c__main__\nA\n)R}K\1K\2sb" for i in range(n)), b"u",
             entries=[("a/data/0", 16, b"\0" * 16, None)])
 
 
@@ -174,7 +173,7 @@ def pickle_most_dicts(path, n=140_000):
 
 @case
 def pickle_longest_text(path):
-    pickled(path, b"}(", opening.text("w"), opening.tensor("0", 4), opening.text("text"), opening.text("\n" * 90_000_000), b"u",
+    pickled(path, b"}(", limits_files.text("w"), limits_files.tensor("0", 4), limits_files.text("text"), limits_files.text("\n" * 90_000_000), b"u",
             entries=[("a/data/0", 16, b"\0" * 16, None)])
 
 
@@ -194,25 +193,25 @@ def pickle_deflated(path):
     pickle = b"\x80\2](" + b"K\1N\x88\x89" * 19_000_000 + b"e."
     c = zlib.compressobj(1, zlib.DEFLATED, -15)
     deflated = c.compress(pickle) + c.flush()
-    opening.write_zip(path, [("a/data.pkl", len(pickle), pickle, deflated)])
+    limits_files.write_zip(path, [("a/data.pkl", len(pickle), pickle, deflated)])
 
 
 @case
 def zip_most_entries(path, n=300_000):
-    pickle = opening.state_dict({"w": 4})
-    opening.write_zip(path, [("a/data.pkl", len(pickle), pickle, None)] + [(f"a/data/{i}", 16, b"\0" * 16, None) for i in range(n - 1)])
+    pickle = limits_files.state_dict({"w": 4})
+    limits_files.write_zip(path, [("a/data.pkl", len(pickle), pickle, None)] + [(f"a/data/{i}", 16, b"\0" * 16, None) for i in range(n - 1)])
 
 
 @case
 def zip_longest_names(path, n=1_500):
-    pickle = opening.state_dict({"w": 4})
-    opening.write_zip(path, [("a/data.pkl", len(pickle), pickle, None), ("a/data/0", 16, b"\0" * 16, None)]
+    pickle = limits_files.state_dict({"w": 4})
+    limits_files.write_zip(path, [("a/data.pkl", len(pickle), pickle, None), ("a/data/0", 16, b"\0" * 16, None)]
                       + [(f"a/data/{i:060000}", 0, b"", None) for i in range(n - 2)])
 
 
 @case
 def shards_1500(folder):
-    opening.make_shards(folder, 1500)
+    limits_files.make_shards(folder, 1500)
 
 
 @case
@@ -239,24 +238,24 @@ def shards_of_one_index(folder, n=3_000_000):
 def orbax_most_arrays(folder, n=100_000):
     """Of a hundred kinds, each array a chunk."""
     arrays = {("l", str(i // 10), f"part_{i % 10}"): ((i % 100 + 1,), bytes(4 * (i % 100 + 1))) for i in range(n)}
-    opening.write_files(folder, opening.orbax_files(arrays))
+    limits_files.write_files(folder, limits_files.orbax_files(arrays))
 
 
 @case
 def orbax_most_kinds(folder, n=100_000):
     """No two arrays have the same metadata."""
-    opening.write_files(folder, opening.orbax_files({("l", str(i // 10), f"part_{i % 10}"): ((i + 1,), None) for i in range(n)}))
+    limits_files.write_files(folder, limits_files.orbax_files({("l", str(i // 10), f"part_{i % 10}"): ((i + 1,), None) for i in range(n)}))
 
 
 @case
 def orbax_most_keys(folder, n=1_000_000):
-    opening.write_files(folder, orbax_file.store({b"%x" % i: b"" for i in range(n)}))
+    limits_files.write_files(folder, orbax_file.store({b"%x" % i: b"" for i in range(n)}))
 
 
 @case
 def orbax_largest_values(folder, n=24):
     """96 MiB in one node."""
-    opening.write_files(folder, orbax_file.store({b"%02x" % i: bytes(4 << 20) for i in range(n)}, inline=4 << 20))
+    limits_files.write_files(folder, orbax_file.store({b"%02x" % i: bytes(4 << 20) for i in range(n)}, inline=4 << 20))
 
 
 @case
@@ -264,13 +263,13 @@ def orbax_largest_description(folder, n=37_000):
     """100 MB of paths of empty names."""
     path = ",".join(['{"key":""}'] * 250)
     leaves = ",".join(f'"{i}":{{"key_metadata":[{path}]}}' for i in range(n))
-    opening.write_files(folder, opening.orbax_files({("a",): ((1,), None)}) | {"_METADATA": f'{{"tree_metadata":{{{leaves}}}}}'.encode()})
+    limits_files.write_files(folder, limits_files.orbax_files({("a",): ((1,), None)}) | {"_METADATA": f'{{"tree_metadata":{{{leaves}}}}}'.encode()})
 
 
 @case
 def orbax_most_strings(folder, n=8_000_000):
     strings = "{" + ",".join(f'"{i:x}":""' for i in range(n)) + "}"
-    opening.write_files(folder, opening.orbax_files({("a",): ((1,), None)}) | {"_strings.json": strings.encode()})
+    limits_files.write_files(folder, limits_files.orbax_files({("a",): ((1,), None)}) | {"_strings.json": strings.encode()})
 
 
 def measure(arguments):
