@@ -231,8 +231,8 @@ class Mounted:
         os.kill(pid, signal.SIGKILL)
         ended(pid, -signal.SIGKILL)
         try:
-            os.listdir(self.dir)
-            raise Wrong("a mount without its daemon can be listed")
+            os.stat(self.path("a name that nobody has looked for"))
+            raise Wrong("a mount without its daemon knows names")
         except OSError as e:
             if e.errno != errno.ENOTCONN:
                 raise
@@ -304,6 +304,8 @@ class Worker:
         end = self.rng.choice(Mounted.ENDS)
         try:
             end(m, pid)
+        except (Wrong, OSError) as e:
+            raise Wrong(f"{end.__name__} after {[a.__name__ for a in actions]}: {e}") from e
         finally:
             if os.path.exists(f"/proc/{pid}") and is_mounted(directory):
                 umount(directory, "-l")
