@@ -120,11 +120,26 @@ static int drop(void **state) {
     return 0;
 }
 
+/* What PyTorch allows, though it looks like too much. */
+static void nothing_of_a_huge_shape(void **state) {
+    (void)state;
+    struct ckpt_exec exec = {.memory.limit = 1 << 20, .band = 1 << 10};
+    CKPT_AUTO(array) struct ckpt_array out = {0};
+    struct ckpt_err err = {0};
+    const struct ckpt_op *const eye = ckpt_op_find_overload(CKPT_TEXT("eye"), CKPT_TEXT("m"));
+    const struct ckpt_arg arg[] = {integer("n", 0), integer("m", INT64_MAX)};
+    assert_non_null(eye);
+    if (ckpt_op_run_all(eye, arg, 2, &exec, &out, 1, &err) < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(out.shape[1], INT64_MAX);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(element_wise),
         cmocka_unit_test(along_dimensions),
         cmocka_unit_test(products),
+        cmocka_unit_test(nothing_of_a_huge_shape),
     };
     return cmocka_run_group_tests(tests, make, drop);
 }
