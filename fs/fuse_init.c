@@ -133,6 +133,9 @@ void ckpt_fuse_init(void *userdata, struct fuse_conn_info *conn) {
     ask_for(conn, choice.flags);
     want(conn, FUSE_CAP_EXPORT_SUPPORT);        /* NFS: lookup knows "." and ".." */
     do_without(conn, FUSE_CAP_AUTO_INVAL_DATA); /* what is there never changes */
+    /* Attributes cost nothing here: they come with all names, or the kernel, which guesses, would
+     * ask for many a file of a large folder by itself. */
+    do_without(conn, FUSE_CAP_READDIRPLUS_AUTO);
     /* With allow_root it is libfuse that keeps others out, request by request: so it must be asked.
      */
     server->no_opendir = (conn->capable & FUSE_CAP_NO_OPENDIR_SUPPORT) && !o->allow_root;
