@@ -2,8 +2,9 @@
  * What is settled once, when the kernel says INIT: which features the mount uses.
  *
  * libfuse answers INIT itself. From 3.17 on it knows every feature that we want; before, those that
- * have their bits in flags2 are beyond its API. So there we stand between it and the device, where
- * it lets us (fuse_session_custom_io), see the request pass, and add to the reply:
+ * have their bits in flags2 are beyond its API, and FUSE_PARALLEL_DIROPS it forgets to pass on. So
+ * there we stand between it and the device, where it lets us (fuse_session_custom_io), see the
+ * request pass, and add to the reply:
  *
  *     /dev/fuse --INIT--> see() --> libfuse --> ckpt_fuse_init: choose
  *               <--INIT-- pass() <-- libfuse
@@ -37,9 +38,11 @@ int ckpt_fuse_init_attach(struct ckpt_fuse_server *server, struct fuse_session *
 
 static uint64_t offered(const struct ckpt_fuse_server *server, const struct fuse_conn_info *conn) {
     (void)server;
+    const uint64_t parallel = conn->capable_ext & FUSE_CAP_PARALLEL_DIROPS;
     const uint64_t mmap = conn->capable_ext & FUSE_CAP_DIRECT_IO_ALLOW_MMAP;
     const uint64_t through = conn->capable_ext & FUSE_CAP_PASSTHROUGH;
-    return (mmap ? CKPT_INIT_ALLOW_MMAP : 0) | (through ? CKPT_INIT_PASSTHROUGH : 0);
+    return (parallel ? CKPT_INIT_PARALLEL : 0) | (mmap ? CKPT_INIT_ALLOW_MMAP : 0) |
+           (through ? CKPT_INIT_PASSTHROUGH : 0);
 }
 
 static void want(struct fuse_conn_info *conn, uint64_t capability) {
@@ -51,6 +54,8 @@ static void do_without(struct fuse_conn_info *conn, uint64_t capability) {
 }
 
 static void ask_for(struct fuse_conn_info *conn, uint64_t flags) {
+    if (flags & CKPT_INIT_PARALLEL)
+        want(conn, FUSE_CAP_PARALLEL_DIROPS);
     if (flags & CKPT_INIT_ALLOW_MMAP)
         want(conn, FUSE_CAP_DIRECT_IO_ALLOW_MMAP);
     if (flags & CKPT_INIT_PASSTHROUGH) {

@@ -25,7 +25,8 @@ static_assert(offsetof(struct fuse_init_out, flags2) + sizeof(uint32_t) == STACK
 struct ckpt_init_choice ckpt_init_choose(uint64_t offered, bool direct_io, bool passthrough) {
     const bool mmap = offered & CKPT_INIT_ALLOW_MMAP;
     const bool through = offered & CKPT_INIT_PASSTHROUGH;
-    struct ckpt_init_choice choice = {.flags = mmap ? CKPT_INIT_ALLOW_MMAP : 0};
+    struct ckpt_init_choice choice = {.flags =
+                                          offered & (CKPT_INIT_PARALLEL | CKPT_INIT_ALLOW_MMAP)};
     if (direct_io && !mmap)
         choice.no_mmap = "-o direct_io: this kernel (before 6.6) cannot map such files: mmap with "
                          "MAP_SHARED fails with ENODEV";

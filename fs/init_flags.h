@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 /* Bits of flags | flags2 << 32 in both messages, as in <linux/fuse.h> of the kernels named. */
+#define CKPT_INIT_PARALLEL (UINT64_C(1) << 18)    /* lookups in one folder side by side */
 #define CKPT_INIT_ALLOW_MMAP (UINT64_C(1) << 36)  /* 6.6: shared maps of files opened direct_io */
 #define CKPT_INIT_PASSTHROUGH (UINT64_C(1) << 37) /* 6.9: reads that never reach us */
 
@@ -22,8 +23,8 @@ struct ckpt_init_choice {
     const char *no_mmap, *no_passthrough;
 };
 
-/* ALLOW_MMAP is taken whenever it is offered: verify.json is opened direct_io by itself while it is
- * not computed yet. */
+/* PARALLEL and ALLOW_MMAP are taken whenever they are offered: the tree never changes, and
+ * verify.json is opened direct_io by itself while it is not computed yet. */
 struct ckpt_init_choice ckpt_init_choose(uint64_t offered, bool direct_io, bool passthrough);
 
 /* Whether a message from the kernel is the INIT request; then *unique names it, as its reply will,

@@ -21,6 +21,14 @@ static void test_mmap_is_taken_whenever_offered(void **state) {
     }
 }
 
+static void test_lookups_run_side_by_side_where_they_can(void **state) {
+    (void)state;
+    const struct ckpt_init_choice c =
+        ckpt_init_choose(FUSE_PARALLEL_DIROPS | FUSE_POSIX_ACL, false, false);
+    assert_int_equal(c.flags, FUSE_PARALLEL_DIROPS);
+    assert_int_equal(CKPT_INIT_PARALLEL, FUSE_PARALLEL_DIROPS);
+}
+
 static void test_passthrough_is_taken_when_asked_for(void **state) {
     (void)state;
     const struct ckpt_init_choice c = ckpt_init_choose(BOTH, false, true);
@@ -115,6 +123,7 @@ static void test_replies_without_room(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mmap_is_taken_whenever_offered),
+        cmocka_unit_test(test_lookups_run_side_by_side_where_they_can),
         cmocka_unit_test(test_passthrough_is_taken_when_asked_for),
         cmocka_unit_test(test_old_kernels),
         cmocka_unit_test(test_what_is_offered),
