@@ -84,10 +84,11 @@ def mount_and_read(b, source, path, *options):
 
 def exported(b, source):
     """The path of what --export makes of a source as it is: a file that the mount shows byte for byte."""
-    path = os.path.join(b.data, "exported." + source)
-    if not os.path.exists(path):
-        subprocess.run([b.binary, "--export", path, *option_words(["layout=source"]), b.file(source)], check=True)
-    return path
+    if exported not in b.files:
+        b.files[exported] = os.path.join(b.data, "exported." + source)
+        subprocess.run([b.binary, "--export", b.files[exported], *option_words(["layout=source"]), b.file(source)], check=True)
+        os.sync()
+    return b.files[exported]
 
 
 def passed_through(b, reader, source):

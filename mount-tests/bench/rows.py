@@ -3,7 +3,10 @@
 A row's value is the median of what its rounds gave. `speed` is how many times as fast as the peer (more is better), `cost` what part
 of the peer's seconds or MiB (less is better), `beyond` what is taken on top of the peer, `alone` our own figure.
 """
+import dataclasses
+
 import cases
+import data
 import opening_cases as opening
 import orbax_cases as orbax
 import peers
@@ -91,6 +94,14 @@ def limits(untouched):
             yield Row("limits", "cost", "the same, CPU", mine, "cpu", "the same, of one MiB over and over", same)
 
 
+def from_disk():
+    """The same file as the untouched one, but for what the kernel keeps it in."""
+    for how, more in ((", cold mount", {}), (", `direct_io`", {"direct": True}), (", second time", {"again": True})):
+        ours = reading("limits", f"`cat`{how}, the source read from the disk", "cat", data.FROM_DISK, **more)
+        yield ours
+        yield dataclasses.replace(ours, what="the same by a bare FUSE server", ours=case(cases.bare, "cat", data.FROM_DISK, bool(more.get("again")), *(("direct",) if "direct" in more else ())))
+
+
 def today(kind):
     st, pt = f"llama_{kind}.safetensors", f"llama_{kind}.pt"
     copied = case(cases.through, "cp", pt, "model.safetensors")
@@ -159,5 +170,5 @@ def rows(short):
     if short:
         everything = [*floors("short_f32.safetensors", "short_f32", True), *openings()]
         return [row for row in everything if row.short]
-    return [*floors("llama_f16.safetensors", "llama_f32", False), *readers("llama_f16.safetensors"), *limits("llama_f16.safetensors"), *today("f16"), *today("f32"), *archives("llama_f16.pt"),
+    return [*floors("llama_f16.safetensors", "llama_f32", False), *readers("llama_f16.safetensors"), *limits("llama_f16.safetensors"), *from_disk(), *today("f16"), *today("f32"), *archives("llama_f16.pt"),
             *openings(), *orbaxes()]
