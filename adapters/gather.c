@@ -38,6 +38,8 @@
 #define L1_WAY_BYTES 4096 /* addresses that differ by multiples of it compete in L1 */
 #define STAGE_BYTES (16 << 10)
 #define STOP_BYTES (1 << 20) /* output between two questions whether to stop */
+#define FAR 4096             /* bytes from one to the next, whose page may have to be read first: */
+#define FAR_BYTES 1024       /* it counts as so much output */
 
 struct job {
     const struct ckpt_element_map *map;
@@ -80,6 +82,12 @@ static bool odometer_next(struct odometer *o) {
     return false;
 }
 
+/* What an element or a row of so many bytes counts. */
+static int64_t weight(int64_t bytes, int64_t stride) {
+    const bool is_far = stride >= FAR || stride <= -FAR;
+    return is_far && bytes < FAR_BYTES ? FAR_BYTES : bytes;
+}
+
 static bool stopped(struct job *j, int64_t bytes) {
     j->unasked += bytes;
     if (j->unasked < STOP_BYTES)
@@ -93,14 +101,14 @@ static bool stopped(struct job *j, int64_t bytes) {
 /* One line of n elements, in pieces between which it may be stopped. */
 static bool copy_line(struct job *j, const struct ckpt_kernel *k, struct ckpt_strip s,
                       int64_t esize, int64_t out_bytes) {
-    const int64_t n = s.n, piece = STOP_BYTES / out_bytes;
+    const int64_t n = s.n, each = weight(out_bytes, s.src_stride), piece = STOP_BYTES / each;
     for (int64_t done = 0; done < n; done += s.n) {
         s.n = n - done < piece ? n - done : piece;
         if (s.src_stride == esize)
             k->run(&s);
         else
             k->strided(&s);
-        if (stopped(j, s.n * out_bytes))
+        if (stopped(j, s.n * each))
             return false;
         s.src += s.n * s.src_stride;
         s.out += s.n * out_bytes;
@@ -245,7 +253,8 @@ static bool copy_plane(struct job *j, const struct ckpt_kernel *k, const struct 
             copy_block_staged(&b);
         else
             copy_block(&b);
-        if (stopped(j, t.nrows * t.ncols * out_bytes))
+        const int64_t apart = t.nrows > 1 ? row[1] - row[0] : 0;
+        if (stopped(j, t.nrows * weight(t.ncols * out_bytes, apart)))
             return false;
     }
     return true;
