@@ -1,6 +1,6 @@
 """-o passthrough: files that are a source file byte for byte are read by the kernel itself, and no others. Where that cannot
 be had, all of this is skipped; what is said then: test_unprivileged.py, test_init_flags.c."""
-import errno, os, threading
+import errno, os, subprocess, threading
 from mounted import *
 from kernel_requests import *
 
@@ -44,6 +44,34 @@ def test_our_own_export():
             tensor = os.path.join(m, "t1")
             assert not is_passed(m, tensor), "it begins in the middle of the source"
             assert read(tensor) == mapped(tensor) == read(source)[-8 * MIB :]
+
+
+def test_our_own_burnpack():
+    """Header, padding and tensors, laid out when it is first looked at."""
+    with tempfile.TemporaryDirectory() as d:
+        source = os.path.join(d, "own.bpk")
+        assert run("--export", source, large(d)).returncode == 0
+        with Passed(source) as m:
+            path = os.path.join(m, "model.bpk")
+            assert is_passed(m, path)
+            assert read(path) == read(source)
+            assert not is_passed(m, os.path.join(m, "model.safetensors"))
+
+
+def test_ways_to_read():
+    with tempfile.TemporaryDirectory() as d:
+        source = own_export(d)
+        want = read(source)
+        with Passed(source) as m, open(os.path.join(m, "model.safetensors"), "rb") as f, open(d + "/copy", "w+b") as copy:
+            n = len(want)
+            assert os.preadv(f.fileno(), [bytearray(5)], 7) == 5
+            assert os.pread(f.fileno(), n, 0) == want and os.pread(f.fileno(), 9, n) == b""
+            sent = 0
+            while sent < n:
+                sent += os.sendfile(copy.fileno(), f.fileno(), sent, n - sent)
+            assert read(d, "copy") == want
+            subprocess.run(["cp", "--reflink=auto", os.path.join(m, "model.safetensors"), d + "/copy"], check=True)
+            assert read(d, "copy") == want
 
 
 def test_what_is_not_the_source():
