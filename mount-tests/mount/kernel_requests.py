@@ -12,10 +12,10 @@ def calls(pid):
 
 class Requests:
     """with Requests(directory) as r: ...; then r.n is their number. Those that come after the call that caused them (RELEASE)
-    are waited for: until none has come for a while."""
+    are waited for: until there are as many as must come at least, and none has come for a while."""
 
-    def __init__(self, directory):
-        self.pid = daemon_of(directory)
+    def __init__(self, directory, least=0):
+        self.pid, self.least = daemon_of(directory), least
         try:
             calls(self.pid)
         except (OSError, TypeError):
@@ -24,7 +24,7 @@ class Requests:
 
     def settled(self):
         last, since = calls(self.pid), time.monotonic()
-        while time.monotonic() - since < 0.2:
+        while time.monotonic() - since < 0.3:
             time.sleep(0.02)
             if calls(self.pid) != last:
                 last, since = calls(self.pid), time.monotonic()
@@ -35,11 +35,12 @@ class Requests:
         return self
 
     def __exit__(self, *_):
+        wait(lambda: calls(self.pid) - self.before >= self.least, f"{self.least} requests")
         self.n = self.settled() - self.before
 
 
-def count(directory, call, *args):
-    with Requests(directory) as r:
+def count(directory, call, *args, least=0):
+    with Requests(directory, least) as r:
         call(*args)
     return r.n
 

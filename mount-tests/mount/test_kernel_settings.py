@@ -45,7 +45,7 @@ def test_a_second_read_comes_from_the_page_cache():
     with tempfile.TemporaryDirectory() as d, Mount(large(d)) as m:
         path = os.path.join(m, "model.safetensors")
         first = read(path)
-        assert count(m, fetch, path) == 2, "OPEN and RELEASE"
+        assert count(m, fetch, path, least=2) == 2, "OPEN and RELEASE"
         assert mapped(path) == first
     with tempfile.TemporaryDirectory() as d, Mount(large(d), "direct_io") as m:
         path = os.path.join(m, "model.safetensors")
@@ -59,7 +59,7 @@ def test_no_request_for_closing_or_seeking():
         os.close(os.dup(fd)), os.close(fd)
     with tempfile.TemporaryDirectory() as d, Mount(large(d)) as m:
         seek(os.path.join(m, "t0"))
-        assert count(m, seek, os.path.join(m, "t0")) == 2, "OPEN and RELEASE"
+        assert count(m, seek, os.path.join(m, "t0"), least=2) == 2, "OPEN and RELEASE"
 
 
 # --- the size of requests
