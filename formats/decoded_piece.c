@@ -220,7 +220,7 @@ static bool free_disk(struct ckpt_decoded_cache *c) {
 static int spill_fd(struct ckpt_decoded_cache *c) {
     pthread_mutex_lock(&c->mu);
     if (c->spill_fd < 0)
-        c->spill_fd = ckpt_decoded_spill_open();
+        c->spill_fd = ckpt_decoded_spill_open(&c->spill_folder);
     const int fd = c->spill_fd;
     pthread_mutex_unlock(&c->mu);
     return fd;
@@ -232,7 +232,7 @@ static int spill(struct ckpt_decoded_piece *p, uint8_t *at, uint64_t n, struct c
     int rc = fd < 0 ? fd : ckpt_decoded_spill_map(fd, p->spilled_at, at, n);
     if ((rc == -ENOSPC || rc == -ENOMEM) && free_disk(c))
         rc = ckpt_decoded_spill_map(fd, p->spilled_at, at, n);
-    return rc ? ckpt_decoded_spill_fail(err, rc, p->of->name, n) : 0;
+    return rc ? ckpt_decoded_spill_fail(err, rc, c->spill_folder, p->of->name, n) : 0;
 }
 
 static int obtain_small(struct ckpt_decoded_piece *p, uint64_t n, uint8_t **out,

@@ -42,6 +42,7 @@ struct ckpt_decoded_cache {
     uint64_t expected; /* bytes that are read in turns, at most */
     uint64_t decoded;
     int spill_fd; /* -1: not needed yet */
+    const char *spill_folder;
     uint64_t spill_end;
     struct ckpt_decoded_parked *parked; /* the last one first */
     /* Memory of the piece that was evicted last, CKPT_DECODED_PIECE bytes for the next one: fresh

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/pages.h"
 
 #define ANONYMOUS (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)
@@ -48,23 +49,35 @@ bool ckpt_decoded_room_move(uint8_t *from, uint8_t *to, uint64_t n) {
 
 /* --- the temporary file --- */
 
-static const char *folder(void) {
-    const char *const tmpdir = getenv("TMPDIR");
-    return tmpdir && tmpdir[0] == '/' ? tmpdir : "/var/tmp";
-}
-
-int ckpt_decoded_spill_open(void) {
-    int fd = open(folder(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT))
+static int make_nameless(const char *folder) {
+    int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR))
         return fd >= 0 ? fd : -errno;
     char path[4096];
-    if ((size_t)snprintf(path, sizeof path, "%s/mount.ckpt-XXXXXX", folder()) >= sizeof path)
+    if ((size_t)snprintf(path, sizeof path, "%s/mount.ckpt-XXXXXX", folder) >= sizeof path)
         return -ENAMETOOLONG;
     fd = mkostemp(path, O_CLOEXEC);
     if (fd < 0)
         return -errno;
     unlink(path);
     return fd;
+}
+
+int ckpt_decoded_spill_open(const char **folder) {
+    static const char *const others[] = {"/var/tmp", "/tmp"};
+    const char *const chosen = getenv("TMPDIR");
+    *folder = chosen && chosen[0] == '/' ? chosen : others[0];
+    const int first = make_nameless(*folder);
+    for (size_t i = 0; first < 0 && i < sizeof others / sizeof others[0]; i++) {
+        const int fd = make_nameless(others[i]);
+        if (fd < 0)
+            continue;
+        ckpt_log_once(*folder, "no temporary file can be made in %s (%s): they are made in %s",
+                      *folder, strerror(-first), others[i]);
+        *folder = others[i];
+        return fd;
+    }
+    return first;
 }
 
 int ckpt_decoded_spill_map(int fd, uint64_t at, uint8_t *piece, uint64_t n) {
@@ -86,10 +99,11 @@ void ckpt_decoded_spill_unmap(int fd, uint64_t at, uint8_t *piece, uint64_t n) {
     (void)fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)pages);
 }
 
-int ckpt_decoded_spill_fail(struct ckpt_err *err, int rc, const char *name, uint64_t size) {
+int ckpt_decoded_spill_fail(struct ckpt_err *err, int rc, const char *folder, const char *name,
+                            uint64_t size) {
     return ckpt_fail(err, rc,
                      "\"%s\" decodes to %" PRIu64
                      " bytes, more than -o cache= has room for, and a temporary file of that "
                      "size can't be made in %s (%s): raise cache= or set TMPDIR",
-                     name, size, folder(), strerror(-rc));
+                     name, size, folder, strerror(-rc));
 }

@@ -26,14 +26,16 @@ void ckpt_decoded_room_empty(uint8_t *piece, uint64_t n);
  * has changed. */
 bool ckpt_decoded_room_move(uint8_t *from, uint8_t *to, uint64_t n);
 
-/* The temporary file, without a name in $TMPDIR (/var/tmp by default, which is on a disk where /tmp
- * often is not); negative errno. */
-int ckpt_decoded_spill_open(void);
+/* The temporary file, without a name in *folder: $TMPDIR, or /var/tmp, which is on a disk where
+ * /tmp often is not. Where none can be made there it is made elsewhere, which is logged: what is
+ * read does not depend on it. Negative errno if it can be made nowhere. */
+int ckpt_decoded_spill_open(const char **folder);
 /* The piece is bytes [at, at + n) of the file from now on, which are allocated: a full disk is an
  * error here, never a SIGBUS later. Negative errno. */
 int ckpt_decoded_spill_map(int fd, uint64_t at, uint8_t *piece, uint64_t n);
 void ckpt_decoded_spill_unmap(int fd, uint64_t at, uint8_t *piece, uint64_t n);
 /* rc as a sentence. */
-int ckpt_decoded_spill_fail(struct ckpt_err *err, int rc, const char *name, uint64_t size);
+int ckpt_decoded_spill_fail(struct ckpt_err *err, int rc, const char *folder, const char *name,
+                            uint64_t size);
 
 #endif

@@ -121,8 +121,8 @@ static int export_to(struct ckpt_session *s, struct ckpt_vfile *f, const char *o
         return ckpt_fail(err, -errno, "making a file beside %s: %s", out, strerror(errno));
     catch_signals();
     int rc = check_room(fd, ckpt_vfile_size(f), out, err);
-    if (rc == 0)
-        rc = write_all(s, f, fd, err);
+    if (rc == 0 && (rc = write_all(s, f, fd, err)) != 0)
+        (void)ckpt_fail_in(err, "%s was not written", out);
     if (rc == 0)
         rc = commit(fd, temporary, out, err);
     if (rc < 0)

@@ -13,10 +13,21 @@
 
 #define EXIT_SYSTEM 2
 
+/* All but the terminal and fd are the child's. Had we the device, too, a child that fails could not
+ * end the mount by closing it, and would wait for itself. */
+static int keep_only(int fd) {
+    const int kept = STDERR_FILENO + 1;
+    if (fd != kept && dup3(fd, kept, O_CLOEXEC) < 0)
+        return fd;
+    close_range((unsigned)kept + 1, ~0u, 0);
+    return kept;
+}
+
 /* _exit: the child owns the mount, the mappings and what is to be flushed. */
 static _Noreturn void follow(pid_t child, int fd) {
     char byte;
     ssize_t n;
+    fd = keep_only(fd);
     do {
         n = read(fd, &byte, 1);
     } while (n < 0 && errno == EINTR);

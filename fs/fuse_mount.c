@@ -41,6 +41,7 @@ struct ckpt_mount {
     pthread_t main, minder;
     void (*serving)(void *arg);
     void *arg;
+    atomic_bool serves;       /* the caller knows it */
     atomic_bool ending, done; /* the loop is to end, has ended */
 };
 
@@ -175,25 +176,27 @@ static int serve_threads(struct ckpt_mount *m) {
     return rc;
 }
 
-static int serve_once(struct ckpt_mount *m) {
-    const bool alone = m->server.session->options->single_thread;
-    return alone ? fuse_session_loop(m->fuse) : serve_threads(m);
-}
-
-/* libfuse ends its loop when a new thread finds no memory for its buffer. Nobody's request is lost
- * by that, and memory comes back: only without any mount would readers have nothing to wait for. */
-static int serve_on(struct ckpt_mount *m) {
+/* libfuse ends its loop when a thread more finds no memory for its stack or buffer. No request is
+ * lost by that, and once there are readers, one thread is better than no mount. */
+static int serve_alone(struct ckpt_mount *m) {
     const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
-    int rc = serve_once(m);
-    while (rc == -ENOMEM) {
-        ckpt_log_once("serving", "out of memory while serving: requests wait until there is some");
-        nanosleep(&pause, NULL);
+    int rc = -ENOMEM;
+    ckpt_log("out of memory for threads: serving goes on with one");
+    while (rc == -ENOMEM && !atomic_load(&m->ending)) {
         fuse_session_reset(m->fuse);
-        if (atomic_load(&m->ending))
-            return 0;
-        rc = serve_once(m);
+        rc = atomic_load(&m->ending) ? 0 : fuse_session_loop(m->fuse);
+        if (rc == -ENOMEM)
+            nanosleep(&pause, NULL);
     }
     return rc;
+}
+
+static int serve_together(struct ckpt_mount *m) {
+    const int rc = serve_threads(m);
+    const bool is_short = rc == -ENOMEM || rc == -1; /* no thread at all */
+    if (is_short && !atomic_load(&m->serves))
+        return -ENOMEM;
+    return is_short ? serve_alone(m) : rc;
 }
 
 int ckpt_mount_serve(struct ckpt_mount *m, struct ckpt_err *err) {
@@ -204,8 +207,8 @@ int ckpt_mount_serve(struct ckpt_mount *m, struct ckpt_err *err) {
     if (rc < 0)
         return rc;
     m->server.workers = alone ? 0 : threads + CKPT_FUSE_SPARE_WORKERS;
-    ckpt_fuse_log_start();
-    rc = serve_on(m);
+    ckpt_fuse_log_start(false);
+    rc = alone ? fuse_session_loop(m->fuse) : serve_together(m);
     atomic_store(&m->done, true);
     /* Reads that are kept hold requests: they must be answered while the session is there. */
     ckpt_session_end_lanes(s);

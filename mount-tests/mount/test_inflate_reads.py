@@ -85,22 +85,6 @@ def test_checked():
             assert p.returncode == 0 and json.loads(p.stdout)["bytes"]["status"] == "PASS", p.stdout[:2000]
 
 
-def test_no_room_for_a_file():
-    with tempfile.TemporaryDirectory() as d:
-        build(d + "/deflated.pt", random.Random(SEED))
-        os.environ["TMPDIR"] = d + "/absent"
-        p = run("--cat", "e", "-o", "cache=1K", d + "/deflated.pt")
-        assert p.returncode and not p.stdout and p.stderr.count("\n") == 1 and '"data/5" decodes to 280000 bytes' in p.stderr, p.stderr
-        with Mount(d + "/deflated.pt", "cache=1K") as m:
-            try:
-                read(m, "e")
-                raise AssertionError("there was room")
-            except OSError as e:
-                assert e.strerror == "Input/output error", e
-            assert len(read(m, "c", "weight")) == 196, "what is small enough needs no file"
-        del os.environ["TMPDIR"]
-
-
 def test_interrupted():
     """Nearly 4 GiB take seconds to inflate; whoever wants them no longer is gone at once."""
     stream, size = t.repeated_deflate(bytes(1 << 24), 255)
