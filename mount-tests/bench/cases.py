@@ -11,7 +11,7 @@ from peers import GATE, python_reader
 from table import Skip
 
 DOWN = "model.layers.0.mlp.down_proj.weight"  # GATE is [11008, 4096], served as [4096, 11008]; this is the other way round
-MOUNTS = 5  # how often what takes milliseconds is done in one round
+MOUNTS = 8  # how often what takes milliseconds is done in one round
 
 
 def tensor_path(key):
