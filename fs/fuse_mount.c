@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -199,6 +200,13 @@ static int serve_together(struct ckpt_mount *m) {
     return is_short ? serve_alone(m) : rc;
 }
 
+/* Whether the kernel has given the mount up. A read of the device that was under way then may say
+ * whatever it had come to, such as ENOENT, which libfuse takes for a failure. */
+static bool is_disconnected(const struct ckpt_mount *m) {
+    struct pollfd device = {.fd = fuse_session_fd(m->fuse), .events = POLLIN};
+    return poll(&device, 1, 0) == 1 && (device.revents & POLLERR);
+}
+
 int ckpt_mount_serve(struct ckpt_mount *m, struct ckpt_err *err) {
     struct ckpt_session *const s = m->server.session;
     const bool alone = s->options->single_thread;
@@ -209,6 +217,8 @@ int ckpt_mount_serve(struct ckpt_mount *m, struct ckpt_err *err) {
     m->server.workers = alone ? 0 : threads + CKPT_FUSE_SPARE_WORKERS;
     ckpt_fuse_log_start(false);
     rc = alone ? fuse_session_loop(m->fuse) : serve_together(m);
+    if (rc < 0 && is_disconnected(m))
+        rc = 0;
     atomic_store(&m->done, true);
     /* Reads that are kept hold requests: they must be answered while the session is there. */
     ckpt_session_end_lanes(s);
