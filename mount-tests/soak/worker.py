@@ -43,22 +43,48 @@ def mount(case, directory, source=None):
     p = command(BINARY, source or case.source, directory, *options(*case.opts))
     if p.returncode:
         raise Wrong(f"mount: exit {p.returncode}: {p.stderr.decode(errors='replace')[-500:]}")
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            if text(pid, "stat").rsplit(")", 1)[1].split()[1] == str(os.getpid()) and directory in text(pid, "cmdline").split("\0"):
-                return int(pid)
-        except OSError:
-            pass
+    for pid in children_of(directory):
+        return pid
     raise Wrong("the daemon is not to be found")
 
 
-def ended(pid, wanted=0):
+def children_of(directory):
+    """Our own children that have a mount point among their arguments."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if text(pid, "stat").rsplit(")", 1)[1].split()[1] == str(os.getpid()) and directory in text(pid, "cmdline").split("\0"):
+                yield int(pid)
+        except OSError:
+            pass
+
+
+def mount_in_the_foreground(case, directory, source=None):
+    """The daemon's process; it writes its log beside the mount point."""
+    args = [BINARY, "--foreground", source or case.source, directory, *options(*case.opts)]
+    log = os.open(directory + ".log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC)
+    pid = os.posix_spawn(BINARY, args, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, log, 2)])
+    os.close(log)
+    wait(lambda: is_mounted(directory), f"{args} to mount")
+    os.listdir(directory)
+    return pid
+
+
+def ended(pid, directory, wanted=0):
     """Waits for a daemon's end and looks at how it ended."""
     status = []
     wait(lambda: status or (got := os.waitpid(pid, os.WNOHANG))[0] and status.append(got[1]) is None, f"the daemon {pid} to end")
     code = os.waitstatus_to_exitcode(status[0])
     if code != wanted:
-        raise Wrong(f"the daemon ended with {code}, not {wanted}")
+        raise Wrong(f"the daemon ended with {code}, not {wanted}: {log_of(directory)}")
+
+
+def log_of(directory):
+    """The last of what a daemon in the foreground wrote."""
+    try:
+        with open(directory + ".log", encoding="utf-8", errors="replace") as f:
+            return f.read()[-1000:]
+    except FileNotFoundError:
+        return "(it logged to syslog)"
 
 
 def umount(directory, *how):
@@ -173,10 +199,10 @@ class Mounted:
 
     # --- ends ---
 
-    def open_one(self):
+    def open_one(self, but=("verify.json",)):
         """(file, its right bytes, descriptor) of a file that is held open."""
         for p in self.some(20):
-            if p != "verify.json" and (known := self.case.holds(p)):
+            if p not in but and (known := self.case.holds(p)):
                 return p, known[0], os.open(self.path(p), os.O_RDONLY)
         raise Wrong("no file can be opened")
 
@@ -189,7 +215,7 @@ class Mounted:
 
     def end_umount(self, pid):
         umount_soon(self.dir)
-        ended(pid)
+        ended(pid, self.dir)
 
     def end_busy(self, pid):
         held = self.open_one()
@@ -209,7 +235,7 @@ class Mounted:
             self.still_right(*held)
         finally:
             os.close(held[2])
-        ended(pid)
+        ended(pid, self.dir)
 
     def end_terminated(self, pid):
         held = self.open_one()
@@ -219,17 +245,17 @@ class Mounted:
             self.still_right(*held)
         finally:
             os.close(held[2])
-        ended(pid)
+        ended(pid, self.dir)
 
     def end_terminated_idle(self, pid):
         os.kill(pid, self.rng.choice([signal.SIGTERM, signal.SIGINT, signal.SIGHUP]))
-        ended(pid)
+        ended(pid, self.dir)
         wait(lambda: not is_mounted(self.dir), "the mount to go with its daemon")
 
     def end_killed(self, pid):
         """As by the out-of-memory killer: what is left of the mount can be cleared, and mounted again."""
         os.kill(pid, signal.SIGKILL)
-        ended(pid, -signal.SIGKILL)
+        ended(pid, self.dir, -signal.SIGKILL)
         try:
             os.stat(self.path("a name that nobody has looked for"))
             raise Wrong("a mount without its daemon knows names")
@@ -286,7 +312,16 @@ class Worker:
         finally:
             if is_mounted(directory):
                 umount(directory, "-l")
+            self.reap(directory)
             os.rmdir(directory)
+            if os.path.exists(directory + ".log"):
+                os.unlink(directory + ".log")
+
+    def reap(self, directory):
+        """A daemon that has been left by something that went wrong, which has been told."""
+        for pid in list(children_of(directory)):
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
 
     def refused(self, case, directory):
         p = command(BINARY, case.source, directory, *options(*case.opts))
@@ -295,7 +330,7 @@ class Worker:
         self.count("mounts refused")
 
     def used(self, case, directory):
-        pid = mount(case, directory)
+        pid = self.rng.choice([mount, mount_in_the_foreground])(case, directory)
         self.count("mounts")
         m = Mounted(self, case, directory, self.root)
         actions = self.rng.choices(Mounted.ACTIONS, k=self.rng.randrange(1, 6))
@@ -321,11 +356,10 @@ class Worker:
             shutil.copy(case.source, copy)
             pid = mount(case, directory, copy)
             m = Mounted(self, case, directory, self.root)
-            held = m.open_one() if any(case.holds(p) for p in m.files) else None
+            held = m.open_one(("verify.json", "summary.txt", "index.json"))  # which tell of the source's name
             shutil.copy(case.source, copy + ".new")
             os.replace(copy + ".new", copy)
-            if held:
-                with os.fdopen(held[2], "rb"):
-                    m.still_right(*held)
+            with os.fdopen(held[2], "rb"):
+                m.still_right(*held)
             m.end_umount(pid)
             self.count("sources replaced")
