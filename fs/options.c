@@ -129,6 +129,7 @@ static int set_tolerance(struct ckpt_options *o, const struct row *row, const ch
         return ckpt_fail(err, -EINVAL, "option %s: %s is no tolerance: expected a number >= 0",
                          row->name, value);
     *(double *)field(o, row) = v;
+    o->verify.tolerance_given = true;
     return 0;
 }
 

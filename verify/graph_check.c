@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "verify/tolerance.h"
 
 static void check_fini(struct ckpt_graph_check *c) {
     for (uint32_t i = 0; i < CKPT_OUTPUTS_MAX; i++) {
@@ -33,12 +34,12 @@ void ckpt_graph_result_fini(struct ckpt_graph_result *g) {
     free(g->run);
 }
 
-int ckpt_run_compare(const struct ckpt_verify_options *o, const char *name, uint32_t output,
+int ckpt_run_compare(const struct ckpt_verify_options *o, enum ckpt_dtype dtype,
                      const struct ckpt_array *ref, const struct ckpt_array *out,
                      struct ckpt_run_result *r, struct ckpt_err *err) {
-    r->name = name;
-    snprintf(r->output, sizeof(r->output), "output.%u", output);
-    const int rc = ckpt_diff(ref, out, o->atol, o->rtol, &r->diff, err);
+    const struct ckpt_tolerance t = ckpt_tolerance_of(o, dtype);
+    const int rc = ckpt_diff(ref, out, t.atol, t.rtol, &r->diff, err);
+    r->dtype = t.dtype;
     r->status = rc == 0 && r->diff.allclose ? CKPT_STATUS_PASS : CKPT_STATUS_DIFF;
     return rc;
 }
@@ -157,7 +158,10 @@ static int add_run(struct ckpt_graph_check *c, const char *name, uint32_t output
                    struct ckpt_err *err) {
     struct ckpt_graph_result *const g = &c->v->graph;
     struct ckpt_run_result *const r = &g->run[g->nruns];
-    const int rc = ckpt_run_compare(c->v->options, name, output, ref, out, r, err);
+    r->name = name;
+    snprintf(r->output, sizeof(r->output), "output.%u", output);
+    const enum ckpt_dtype dtype = ckpt_program_output_dtype(&c->program, output);
+    const int rc = ckpt_run_compare(c->v->options, dtype, ref, out, r, err);
     if (rc < 0)
         return rc;
     g->nruns++;

@@ -234,3 +234,16 @@ uint32_t ckpt_program_outputs(const struct ckpt_program *p) {
             n += p->graph->output[i].arg.item[k].kind == CKPT_GRAPH_ITEM_VALUE;
     return n;
 }
+
+enum ckpt_dtype ckpt_program_output_dtype(const struct ckpt_program *p, uint32_t output) {
+    const struct ckpt_graph *const g = p->graph;
+    for (size_t i = 0; i < g->noutputs; i++)
+        for (uint32_t k = 0; k < g->output[i].arg.n; k++) {
+            const struct ckpt_graph_item *const it = &g->output[i].arg.item[k];
+            if (it->kind != CKPT_GRAPH_ITEM_VALUE || output-- > 0)
+                continue;
+            const struct ckpt_export_meta *const meta = g->value[it->value].meta;
+            return meta ? meta->dtype : CKPT_DT_NONE;
+        }
+    return CKPT_DT_NONE;
+}

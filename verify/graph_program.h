@@ -51,5 +51,7 @@ int ckpt_program_run(const struct ckpt_program *p, const struct ckpt_run_value *
                      struct ckpt_err *err) CKPT_CHECKED;
 /* How many tensors the outputs hold. */
 uint32_t ckpt_program_outputs(const struct ckpt_program *p);
+/* The dtype that the graph says an output has; NONE: it doesn't say. */
+enum ckpt_dtype ckpt_program_output_dtype(const struct ckpt_program *p, uint32_t output);
 
 #endif

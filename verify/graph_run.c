@@ -214,6 +214,14 @@ static int check_result(const struct runner *r, uint32_t at, struct ckpt_err *er
     return 0;
 }
 
+/* What the model has in half precision is rounded as PyTorch rounds each result. Views show what
+ * was rounded before. */
+static void round_result(const struct runner *r, uint32_t at) {
+    const struct ckpt_export_meta *const meta = r->program->graph->value[at].meta;
+    if (meta && (meta->dtype == CKPT_DT_F16 || meta->dtype == CKPT_DT_BF16))
+        ckpt_narrow(&r->value[at].array, meta->dtype);
+}
+
 /* Hands the results to the node's values, which own them from here on. */
 static int keep_results(struct runner *r, size_t at, struct ckpt_array *result,
                         struct ckpt_err *err) {
@@ -229,6 +237,8 @@ static int keep_results(struct runner *r, size_t at, struct ckpt_array *result,
             result[k] = (struct ckpt_array){0};
             if (rc == 0)
                 rc = check_result(r, it->value, err);
+            if (rc == 0)
+                round_result(r, it->value);
         }
     return rc;
 }

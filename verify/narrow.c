@@ -68,15 +68,26 @@ bool ckpt_narrow_needed(enum ckpt_dtype dtype) {
     }
 }
 
+static void narrow_floats(void *arg, char *const *at, const int64_t *step, int64_t n) {
+    const bool bf16 = *(const enum ckpt_dtype *)arg == CKPT_DT_BF16;
+    for (int64_t i = 0; i < n; i++) {
+        float *const x = (float *)(void *)(at[0] + i * step[0]);
+        *x = bf16 ? as_bf16(*x) : as_f16(*x);
+    }
+}
+
+static void narrow_integers(void *arg, char *const *at, const int64_t *step, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        int64_t *const x = (int64_t *)(void *)(at[0] + i * step[0]);
+        *x = cut_integer(*x, *(const enum ckpt_dtype *)arg);
+    }
+}
+
 void ckpt_narrow(struct ckpt_array *a, enum ckpt_dtype dtype) {
-    const int64_t count = ckpt_array_count(a);
     if (a->dtype == CKPT_DT_F32)
-        for (int64_t i = 0; i < count; i++)
-            ckpt_array_f32(a)[i] = dtype == CKPT_DT_BF16 ? as_bf16(ckpt_array_f32(a)[i])
-                                                         : as_f16(ckpt_array_f32(a)[i]);
+        ckpt_array_rows((const struct ckpt_array *[]){a}, 1, narrow_floats, &dtype);
     else if (a->dtype == CKPT_DT_I64)
-        for (int64_t i = 0; i < count; i++)
-            ckpt_array_i64(a)[i] = cut_integer(ckpt_array_i64(a)[i], dtype);
+        ckpt_array_rows((const struct ckpt_array *[]){a}, 1, narrow_integers, &dtype);
 }
 
 /* float8's rounding is unknown here; complex numbers are. */

@@ -49,6 +49,8 @@ static void put_some_runs(struct ckpt_report_out *w, const struct ckpt_run_resul
         ckpt_put_string(w, "name", r[i].name);
         ckpt_put_string(w, "output", r[i].output);
         ckpt_put_status(w, "status", r[i].status);
+        if (r[i].dtype != CKPT_DT_NONE)
+            ckpt_put_string(w, "tolerance_of", ckpt_dtype_info(r[i].dtype)->name);
         put_diff(w, &r[i].diff);
         ckpt_put_end(w);
     }

@@ -38,6 +38,7 @@ struct ckpt_run_result {
     char output[16];  /* "output.0" */
     struct ckpt_diff diff;
     enum ckpt_status status;
+    enum ckpt_dtype dtype; /* whose tolerance it is held to; NONE: the one of all */
 };
 
 struct ckpt_chain_result {
@@ -117,8 +118,9 @@ void ckpt_chain_choose(struct ckpt_verification *v);
 size_t ckpt_graph_recorded(const struct ckpt_graph_result *g);
 /* After the layers are found: what of the reference cannot be compared, as its reason. */
 void ckpt_verify_reference(struct ckpt_verification *v);
-/* Compares two outputs; the status of *r says whether they are close. */
-int ckpt_run_compare(const struct ckpt_verify_options *o, const char *name, uint32_t output,
+/* Compares two outputs that the model has in this dtype (NONE: unknown); the status of *r says
+ * whether they are close. r->name and r->output are the caller's. */
+int ckpt_run_compare(const struct ckpt_verify_options *o, enum ckpt_dtype dtype,
                      const struct ckpt_array *ref, const struct ckpt_array *out,
                      struct ckpt_run_result *r, struct ckpt_err *err) CKPT_CHECKED;
 /* Which status a failed operation makes: what can't be done is skipped, what went wrong is not. */

@@ -41,6 +41,7 @@ struct ckpt_verify_options {
     const char *graph_error;         /* why it is of no use, or NULL */
     const char *source;              /* the path given on the command line, for sidecars */
     double atol, rtol;               /* of whole models and recorded outputs */
+    bool tolerance_given;            /* by the user: no other defaults for half precision */
     uint64_t memory;                 /* bytes; 0: half of RAM */
     const atomic_bool *cancel;       /* may be NULL; true: stop soon with -EINTR */
     /* Called when all is done, for what the report does not tell; NULL: nobody wants to know. */
