@@ -6,16 +6,20 @@ import sys
 import time
 import zlib
 
+import data
 from cases import mount_and
 from measured import timed
 
 SUMMARY = ("--cat", "summary.txt")
 
 
-def open_wall(b, source, *command, before=None):
+def open_wall(b, source, command, expected, before=None):
+    """What it prints is taken through a pipe and must be as many bytes as expected."""
     start = time.monotonic()
-    subprocess.run([b.binary, *command, b.file(source)], stdout=subprocess.DEVNULL, check=True, preexec_fn=before)
-    return {"wall": time.monotonic() - start}
+    p = subprocess.run([b.binary, *command, b.file(source)], stdout=subprocess.PIPE, check=True, preexec_fn=before)
+    seconds = time.monotonic() - start
+    assert len(p.stdout) == expected, f"{source}: {len(p.stdout)} bytes"
+    return {"wall": seconds}
 
 
 def opened(b, source):
@@ -46,11 +50,11 @@ def few_files():
 
 
 def one_of_many_shards(b):
-    return open_wall(b, "shards", "--cat", "t1400", before=few_files)
+    return open_wall(b, "shards", ("--cat", "t1400"), 1, before=few_files)
 
 
 def read_deflated(b):
-    return open_wall(b, "zlib.pt", "--cat", "w")
+    return open_wall(b, "zlib.pt", ("--cat", "w"), data.DEFLATED_MIB << 20)
 
 
 def zlib_inflates(b):
