@@ -39,7 +39,7 @@
 #define STAGE_BYTES (16 << 10)
 #define STOP_BYTES (1 << 20) /* output between two questions whether to stop */
 #define FAR 4096             /* bytes from one to the next, whose page may have to be read first: */
-#define FAR_BYTES 1024       /* it counts as so much output */
+#define FAR_BYTES 2048       /* it counts as so much output */
 
 struct job {
     const struct ckpt_element_map *map;

@@ -77,6 +77,39 @@ def test_direct_io():
     many_readers("direct_io")
 
 
+# Reads a byte of a file at an offset, says so, and then nothing more: the file stays open and a page of it mapped.
+SLOW = """
+import mmap, os, sys
+fd = os.open(sys.argv[1], os.O_RDONLY)
+at = int(sys.argv[2])
+m = mmap.mmap(fd, 0, mmap.MAP_SHARED, mmap.PROT_READ)
+print(os.pread(fd, 1, at)[0] == m[at], flush=True)
+sys.stdin.read()
+"""
+
+
+def test_slow_readers():
+    """Who has read a little of each band and goes no further keeps nothing from who reads all."""
+    rng = random.Random(SEED)
+    with tempfile.TemporaryDirectory() as d:
+        path, want = build(d, rng)
+        with Served(path, "layout=burn", "cast=f32", "cache=4M") as daemon:
+            slow = []
+            for name, data in want.items():
+                for i in range(3):
+                    command = [sys.executable, "-c", SLOW, daemon.path(name), str(len(data) * i // 3)]
+                    slow.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+            try:
+                assert all(p.stdout.readline() == "True\n" for p in slow)
+                for name, data in want.items():
+                    assert read(daemon.path(name)) == data, name
+                wait(daemon.is_idle, "the daemon to rest")
+                assert SANITIZED or daemon.status("RssAnon") <= (4 + MORE_MIB) << 10
+            finally:
+                for p in slow:
+                    p.communicate("")
+
+
 if __name__ == "__main__":
     if not READER:
         print("skipped: RANDOM_READER does not name the program")
