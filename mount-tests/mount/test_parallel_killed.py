@@ -42,10 +42,11 @@ def killed(*opts):
         size = 4 * ROWS * COLUMNS
         for turn in range(TURNS):
             with Readers() as readers:
+                drop_pages(d.path("huge/weight"))
                 before = d.cpu()
                 for i in range(READERS):
-                    readers.run("dd", f"if={d.path('huge/weight')}", "bs=64K", f"skip={(turn * READERS + i) * size // READERS // TURNS >> 16}")
-                wait(lambda: d.cpu() > before + 0.1 and all(waits(p.pid) for p in readers.alive()), "the readers to wait")
+                    readers.run("dd", f"if={d.path('huge/weight')}", "bs=64K", f"skip={(turn * READERS + i) * size // READERS // TURNS // 2 >> 16}")
+                wait(lambda: d.cpu() > before + 0.1 and any(waits(p.pid) for p in readers.alive()), "the readers to wait")
                 note("others", something_else, d)
                 readers.kill()
                 note("to go", wait, lambda: not readers.alive(), "the killed to go")
