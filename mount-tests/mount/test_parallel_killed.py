@@ -5,7 +5,7 @@ from load import *
 ROWS = COLUMNS = 32768  # 4 GiB, of which a band is 32 columns: a page of each row
 READERS = 6
 TURNS = int(os.environ.get("CKPT_KILLS", 5))
-SOON = 5 if SANITIZED else 1  # seconds; milliseconds where nothing else runs
+SOON = 5 if SANITIZED else 2  # seconds; some hundredths where nothing else runs
 
 
 def serve(folder, *opts):
