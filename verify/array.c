@@ -16,7 +16,7 @@ struct ckpt_array_store {
     _Alignas(64) unsigned char data[]; /* BLAS likes whole cache lines */
 };
 
-/* Of an array without elements the other dimensions may be as large as they like. */
+/* A view without elements may be of any shape. */
 static void set_dense_strides(struct ckpt_array *a) {
     int64_t step = 1;
     for (uint32_t d = a->ndim; d-- > 0;) {
@@ -24,6 +24,15 @@ static void set_dense_strides(struct ckpt_array *a) {
         if (a->shape[d] > 0 && !ckpt_mul_i64(step, a->shape[d], &step))
             step = 1;
     }
+}
+
+/* Whether all strides, in bytes, are numbers. PyTorch asks it of arrays without elements, too. */
+static bool has_strides(enum ckpt_dtype dtype, const int64_t *shape, uint32_t ndim) {
+    int64_t step = ckpt_dtype_info(dtype)->unit_bytes;
+    for (uint32_t d = 0; d < ndim; d++)
+        if (shape[d] > 0 && !ckpt_mul_i64(step, shape[d], &step))
+            return false;
+    return true;
 }
 
 /* Bytes of such an array, or a refusal that names the budget. */
@@ -35,7 +44,8 @@ static int array_bytes(const struct ckpt_memory *memory, enum ckpt_dtype dtype,
     if (ndim > CKPT_ARRAY_NDIM_MAX)
         return ckpt_fail(err, -EOPNOTSUPP, "an array of %u dimensions; the checker handles %d",
                          ndim, CKPT_ARRAY_NDIM_MAX);
-    if (!ckpt_shape_count(shape, ndim, &count) || !ckpt_dtype_bytes(dtype, count, bytes))
+    if (!ckpt_shape_count(shape, ndim, &count) || !ckpt_dtype_bytes(dtype, count, bytes) ||
+        !has_strides(dtype, shape, ndim))
         return ckpt_fail(err, -EOVERFLOW, "an array too large for this machine");
     if (memory && (*bytes > memory->limit || memory->used > memory->limit - *bytes))
         return ckpt_fail(err, -ENOMEM,

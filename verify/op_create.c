@@ -200,7 +200,6 @@ static int eye(struct ckpt_call *c, struct ckpt_err *err) {
     struct ckpt_array diagonal = *c->out; /* borrowed */
     diagonal.ndim = 1;
     diagonal.shape[0] = rows < columns ? rows : columns;
-    /* The sizes may be 0 and 2^63 - 1; of two rows or more all elements are there. */
     diagonal.stride[0] = diagonal.shape[0] > 1 ? columns + 1 : 1;
     return ckpt_array_assign(&diagonal, &value, err);
 }

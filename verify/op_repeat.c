@@ -46,6 +46,8 @@ static int repeat_all(struct ckpt_call *c, const struct ckpt_array *a, const int
         rc = times(a->shape[d], n[d], &shape[d], err);
     if (rc == 0)
         rc = ckpt_call_new(c, 0, a->dtype, shape, a->ndim, err);
+    if (rc < 0 || ckpt_array_count(c->out) == 0)
+        return rc;
     struct both b = {*c->out, *a};
     b.to.ndim = b.from.ndim = 0;
     for (uint32_t d = 0; rc == 0 && d < a->ndim; d++) {

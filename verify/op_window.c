@@ -98,9 +98,12 @@ static int as_strided(struct ckpt_call *c, struct ckpt_err *err) {
         rc = ckpt_call_list(c, "stride", view.stride, &nstride, err);
     if (rc == 0 && nsize != nstride)
         return ckpt_fail(err, -EINVAL, "%u sizes, but %u strides", nsize, nstride);
-    for (uint32_t d = 0; rc == 0 && d < nsize; d++)
+    for (uint32_t d = 0; rc == 0 && d < nsize; d++) {
         if (view.shape[d] < 0 || view.stride[d] < 0)
             return ckpt_fail(err, -EINVAL, "a negative size or stride");
+        if (view.shape[d] <= 1)
+            view.stride[d] = 0; /* nobody steps: it may be any number */
+    }
     if (rc < 0)
         return rc;
     const int64_t unit = ckpt_dtype_info(a.dtype)->unit_bytes;
