@@ -60,7 +60,10 @@ static int find(struct ckpt_session *s, const char *path, struct ckpt_vfile **fi
 }
 
 static int copy(struct ckpt_session *s, struct ckpt_vfile *f, struct ckpt_err *err) {
-    const uint64_t size = ckpt_vfile_size(f);
+    uint64_t size;
+    const int measured = ckpt_vfile_measure(f, &size, err);
+    if (measured < 0)
+        return measured;
     for (uint64_t off = 0; off < size; off += PIECE) {
         const uint64_t left = size - off;
         const int rc = ckpt_vfile_write(f, s->reader, off, left < PIECE ? (size_t)left : PIECE,

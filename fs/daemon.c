@@ -13,6 +13,8 @@
 
 #define EXIT_SYSTEM 2
 
+static int null = -1; /* opened while somebody can still be told that it fails */
+
 /* All but the terminal and fd are the child's. Had we the device, too, a child that fails could not
  * end the mount by closing it, and would wait for itself. */
 static int keep_only(int fd) {
@@ -46,6 +48,9 @@ static _Noreturn void follow(pid_t child, int fd) {
 
 int ckpt_daemon_fork(int *ready_fd, struct ckpt_err *err) {
     int fd[2];
+    null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null < 0)
+        return ckpt_fail(err, -errno, "/dev/null cannot be opened: %s", strerror(errno));
     if (pipe2(fd, O_CLOEXEC) != 0)
         return ckpt_fail(err, -EAGAIN, "no pipe: %s", strerror(errno));
     fflush(NULL); /* or both processes would write what is buffered */
@@ -70,8 +75,7 @@ void ckpt_daemon_ready(int ready_fd) {
     if (chdir("/") != 0)
         ckpt_log("the daemon stays in its directory: %s", strerror(errno));
     ckpt_log_to_syslog();
-    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    for (int fd = 0; null >= 0 && fd <= 2; fd++)
+    for (int fd = 0; fd <= 2; fd++)
         dup2(null, fd);
     if (null > 2)
         close(null);

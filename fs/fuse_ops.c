@@ -13,14 +13,19 @@
 #define BLOCK_SIZE 4096u
 #define BEST_READ (1 << 20) /* st_blksize: cp and cat take it as their buffer's size */
 
-static void fill_file(struct ckpt_session *s, const struct ckpt_vfile *f, struct stat *st) {
-    const uint64_t size = ckpt_vfile_size(f);
+static int fill_file(struct ckpt_session *s, const struct ckpt_vfile *f, struct stat *st,
+                     struct ckpt_err *err) {
+    uint64_t size;
+    const int rc = ckpt_vfile_measure(f, &size, err);
+    if (rc < 0)
+        return rc; /* an empty file would be a wrong one */
     st->st_mode = S_IFREG | (0444u & ~s->options->umask);
     st->st_nlink = 1;
     st->st_size = (off_t)size;
     st->st_blocks = (blkcnt_t)((size + 511) / 512);
     if (f->kind == CKPT_VFILE_PLAIN)
         st->st_mtim = f->plain->mtime;
+    return 0;
 }
 
 static int fill_stat(struct ckpt_session *s, struct ckpt_dentry e, struct stat *st) {
@@ -32,14 +37,14 @@ static int fill_stat(struct ckpt_session *s, struct ckpt_dentry e, struct stat *
                         .st_mtim = s->mtime};
     struct ckpt_vfile *file;
     struct ckpt_err err = {0};
-    const int rc = ckpt_dentry_file(s, e, &file, &err);
+    int rc = ckpt_dentry_file(s, e, &file, &err);
+    if (rc == 0 && file)
+        rc = fill_file(s, file, st, &err);
     if (rc < 0) {
         ckpt_log_once(err.text, "%s", err.text);
         return rc;
     }
-    if (file) {
-        fill_file(s, file, st);
-    } else {
+    if (!file) {
         st->st_mode = S_IFDIR | (0555u & ~o->umask);
         st->st_nlink = 2 + ckpt_dentry_folders(s, e);
     }

