@@ -13,7 +13,7 @@ from test_signals import daemon_of
 
 SCARCE = os.environ.get("SCARCE")
 SEED = int(os.environ.get("CKPT_SEED", "1"))
-SAMPLE = 10**9 if os.environ.get("CKPT_SCARCE") == "all" else 12
+SAMPLE = 10**9 if os.environ.get("CKPT_SCARCE") == "all" else 6
 KINDS = "malloc mmap memfd open read write stat thread fallocate sync rename".split()
 
 
