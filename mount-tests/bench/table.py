@@ -118,8 +118,10 @@ class Table:
         self.rounds, self.skipped, self.failed = [], {}, {}  # a round: {case: figures}
 
     def run(self, rounds, rows=None):
-        """Measures rows anew. In each round each case runs once: what is compared, one right after the other, in a random order."""
-        wanted = clusters(self.rows if rows is None else rows)
+        """Measures all rows, or some anew, with all that they are compared with. In each round each case runs once: what is compared, one right
+        after the other, in a random order."""
+        asked = {c for row in (self.rows if rows is None else rows) for c in row.cases()}
+        wanted = [cluster for cluster in clusters(self.rows) if asked & set(cluster)]
         cases = {c for cluster in wanted for c in cluster}
         for done in self.rounds:
             for c in cases & done.keys():

@@ -92,6 +92,15 @@ def test_only_what_is_asked_for_is_measured_anew():
     assert [r.value for r in table.results()] == [1, 2.5]
 
 
+def test_what_shares_a_peer_is_measured_anew_with_it():
+    peer = case(steady, 8.0)
+    one, other = row("speed", case(steady, 1.0), peer), row("speed", case(steady, 2.0), peer)
+    table = Table([], [one, other], seed=1)
+    table.run(2)
+    table.run(1, [one])
+    assert [r.value for r in table.results()] == [8, 4]
+
+
 def test_report():
     good, bad = row("speed", case(steady, 2.0), case(steady, 8.0), floor=3, goal=5), row("alone", case(steady, 8.0), floor=4)
     table = Table([], [good, bad, row("alone", case(absent), floor=1)], seed=1)
