@@ -1,7 +1,7 @@
 """One worker of the soak: mounts a case, uses it in several ways at once, ends it in one of several ways, and so on."""
 import collections, concurrent.futures, errno, hashlib, os, random, shutil, signal, subprocess, sys, time, traceback
 
-from cases import BINARY, Wrong, options
+from cases import BINARY, Case, Wrong, options
 from footprint import text
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -38,9 +38,9 @@ def is_mounted(directory):
     return f" {os.path.realpath(directory)} " in text("self", "mountinfo")
 
 
-def mount(case, directory, source=None):
+def mount(case, directory):
     """Mounts in the background as people do; the daemon's process. It is our child, since we are a subreaper."""
-    p = command(BINARY, source or case.source, directory, *options(*case.opts))
+    p = command(BINARY, case.source, directory, *options(*case.opts))
     if p.returncode:
         raise Wrong(f"mount: exit {p.returncode}: {p.stderr.decode(errors='replace')[-500:]}")
     for pid in children_of(directory):
@@ -58,9 +58,9 @@ def children_of(directory):
             pass
 
 
-def mount_in_the_foreground(case, directory, source=None):
+def mount_in_the_foreground(case, directory):
     """The daemon's process; it writes its log beside the mount point."""
-    args = [BINARY, "--foreground", source or case.source, directory, *options(*case.opts)]
+    args = [BINARY, "--foreground", case.source, directory, *options(*case.opts)]
     log = os.open(directory + ".log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC)
     pid = os.posix_spawn(BINARY, args, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, log, 2)])
     os.close(log)
@@ -199,10 +199,10 @@ class Mounted:
 
     # --- ends ---
 
-    def open_one(self, but=("verify.json",)):
+    def open_one(self):
         """(file, its right bytes, descriptor) of a file that is held open."""
         for p in self.some(20):
-            if p not in but and (known := self.case.holds(p)):
+            if p != "verify.json" and (known := self.case.holds(p)):
                 return p, known[0], os.open(self.path(p), os.O_RDONLY)
         raise Wrong("no file can be opened")
 
@@ -349,14 +349,14 @@ class Worker:
             raise e
 
     def replaced(self, case, directory):
-        """What is open stays as it was when another file takes the source's name; when it is cut off, that is an error, or the
-        bytes that were there: never others."""
+        """What is open stays as it was when another file takes the source's name."""
         with self.folder() as d:
             copy = os.path.join(d, os.path.basename(case.source))
             shutil.copy(case.source, copy)
-            pid = mount(case, directory, copy)
+            case = Case(copy, case.opts, {}, d, "store")  # what a copy without its sidecars holds
+            pid = mount(case, directory)
             m = Mounted(self, case, directory, self.root)
-            held = m.open_one(("verify.json", "summary.txt", "index.json"))  # which tell of the source's name
+            held = m.open_one()
             shutil.copy(case.source, copy + ".new")
             os.replace(copy + ".new", copy)
             with os.fdopen(held[2], "rb"):
