@@ -95,6 +95,11 @@ static size_t count_operations(const struct ckpt_program *p) {
 
 /* ---- parameters ---- */
 
+/* Of a name as far as a sentence has room for it. */
+static int name_length(struct ckpt_text name) {
+    return name.n < 60 ? (int)name.n : 60;
+}
+
 /* "a, b, c and 4 more" */
 static void list_params(const struct ckpt_graph_params *all, bool ill_shaped, size_t total,
                         struct ckpt_reason *r) {
@@ -104,8 +109,7 @@ static void list_params(const struct ckpt_graph_params *all, bool ill_shaped, si
         if (!p->input || (ill_shaped ? !p->ill_shaped : !p->used || p->from != CKPT_FROM_NOWHERE))
             continue;
         n += (size_t)snprintf(r->text + n, sizeof(r->text) - n, "%s%.*s", listed++ ? ", " : "",
-                              (int)(p->input->name.n < 60 ? p->input->name.n : 60),
-                              p->input->name.s);
+                              name_length(p->input->name), p->input->name.s);
         if (n >= sizeof(r->text))
             return;
     }
@@ -126,6 +130,22 @@ static bool fits(struct ckpt_graph_check *c) {
                                       "shapes ");
     list_params(p, !p->missing, p->missing ? p->missing : p->ill_shaped, &g->reason);
     return false;
+}
+
+/* The runs may agree all the same: the graph reads only one of the names. */
+static void judge_ties(struct ckpt_graph_result *g) {
+    const struct ckpt_graph_params *const p = g->params;
+    if (!p->broken_ties)
+        return;
+    char more[60] = "";
+    if (p->broken_ties > 1)
+        snprintf(more, sizeof(more), " (and so are %zu more pairs)", p->broken_ties - 1);
+    g->status = ckpt_status_worst(g->status, CKPT_STATUS_DIFF);
+    ckpt_reason_set(&g->reason,
+                    "%.*s and %.*s are tied in the graph, one tensor, but differ in the "
+                    "checkpoint%s",
+                    name_length(p->broken[0]), p->broken[0].s, name_length(p->broken[1]),
+                    p->broken[1].s, more);
 }
 
 static int find_params(struct ckpt_graph_check *c, struct ckpt_err *err) {
@@ -230,7 +250,12 @@ static int check_graph(struct ckpt_graph_check *c, struct ckpt_err *err) {
     c->v->graph.nodes = c->graph->nnodes;
     c->v->graph.operations = count_operations(&c->program);
     rc = find_params(c, err);
-    return rc < 0 || !fits(c) ? rc : run_all(c, err);
+    if (rc < 0 || !fits(c))
+        return rc;
+    rc = run_all(c, err);
+    if (rc == 0)
+        judge_ties(&c->v->graph);
+    return rc;
 }
 
 int ckpt_verify_graph(struct ckpt_verification *v, struct ckpt_err *err) {

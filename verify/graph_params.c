@@ -54,7 +54,7 @@ static const struct ckpt_tensor *hidden(const struct finder *f, struct ckpt_text
     return whole.failed ? NULL : get(m->checkpoint, &f->by_key, ckpt_str_text(&whole));
 }
 
-static bool same_place(const struct ckpt_tensor *a, const struct ckpt_tensor *b) {
+bool ckpt_graph_param_tied(const struct ckpt_tensor *a, const struct ckpt_tensor *b) {
     return a->blob == b->blob && a->offset == b->offset && a->ndim == b->ndim &&
            memcmp(a->shape, b->shape, a->ndim * sizeof(a->shape[0])) == 0;
 }
@@ -70,7 +70,8 @@ static bool find_by_name(const struct finder *f, struct ckpt_text key, struct ck
 static void find_by_tie(const struct finder *f, struct ckpt_graph_param *p) {
     for (size_t i = 0; p->own && i < f->own->ntensors; i++) {
         const struct ckpt_tensor *const other = &f->own->tensors[i];
-        if (other != p->own && same_place(other, p->own) && find_by_name(f, other->key, p))
+        if (other != p->own && ckpt_graph_param_tied(other, p->own) &&
+            find_by_name(f, other->key, p))
             return;
     }
 }
@@ -94,14 +95,14 @@ static enum ckpt_graph_served how_served(const struct ckpt_layers *layers,
     return CKPT_SERVED_READ_BACK;
 }
 
-static const struct ckpt_tensor *source_of(const struct ckpt_graph_param *p) {
+const struct ckpt_tensor *ckpt_graph_param_source(const struct ckpt_graph_param *p) {
     return p->tensor ? p->tensor->source : p->raw;
 }
 
 /* The shape that the graph gives its input, where the source lies in PyTorch's layout. */
 static bool is_ill_shaped(const struct ckpt_graph *g, const struct ckpt_graph_param *p) {
     const struct ckpt_export_meta *const meta = g->value[p->value].meta;
-    const struct ckpt_tensor *const t = source_of(p);
+    const struct ckpt_tensor *const t = ckpt_graph_param_source(p);
     if (!meta || !t || (p->tensor && (p->tensor->part[0].ntorch || p->tensor->joined)))
         return false;
     bool same = meta->ndim == t->ndim;
@@ -114,7 +115,7 @@ static bool is_ill_shaped(const struct ckpt_graph *g, const struct ckpt_graph_pa
 static enum ckpt_dtype dtype_of(const struct ckpt_graph *g, const struct ckpt_graph_param *p) {
     const struct ckpt_export_meta *const meta = g->value[p->value].meta;
     const enum ckpt_dtype said = meta ? ckpt_array_dtype(meta->dtype) : CKPT_DT_NONE;
-    const struct ckpt_tensor *const t = source_of(p);
+    const struct ckpt_tensor *const t = ckpt_graph_param_source(p);
     return said != CKPT_DT_NONE ? said : t ? ckpt_array_dtype(t->dtype) : CKPT_DT_NONE;
 }
 
@@ -156,8 +157,8 @@ static int find_param(struct finder *f, const struct ckpt_program *program, size
         p->served = how_served(&f->v->layers, p->tensor);
     p->dtype = dtype_of(program->graph, p);
     p->ill_shaped = is_ill_shaped(program->graph, p);
-    if (state && p->own && p->from != CKPT_FROM_NOWHERE && p->own != source_of(p)) {
-        const int rc = ckpt_source_differs(source_of(p), p->own, &p->differs, err);
+    if (state && p->own && p->from != CKPT_FROM_NOWHERE && p->own != ckpt_graph_param_source(p)) {
+        const int rc = ckpt_source_differs(ckpt_graph_param_source(p), p->own, &p->differs, err);
         if (rc < 0)
             return rc;
     }
@@ -207,6 +208,8 @@ int ckpt_graph_params_find(const struct ckpt_verification *v, const struct ckpt_
         rc = index_keys(v->model->checkpoint, &f.by_key, err);
     for (size_t i = 0; rc == 0 && i < params->n; i++)
         rc = find_param(&f, p, i, err);
+    if (rc == 0)
+        rc = ckpt_graph_params_check_ties(params, err);
     return rc < 0 ? rc : find_unexpected(&f, err);
 }
 

@@ -49,6 +49,8 @@ struct ckpt_graph_params {
     struct ckpt_graph_param *at; /* of each input of the graph */
     size_t n;
     size_t missing, ill_shaped, used, unused, differs, read_back, not_served;
+    size_t broken_ties; /* pairs that are one tensor in the graph's file, two in the checkpoint */
+    struct ckpt_text broken[2];   /* the first */
     struct ckpt_text *unexpected; /* keys of the model that the graph has no input for */
     size_t nunexpected;
     struct ckpt_arena arena;
@@ -58,6 +60,13 @@ struct ckpt_graph_params {
 int ckpt_graph_params_find(const struct ckpt_verification *v, const struct ckpt_program *p,
                            const struct ckpt_checkpoint *own, struct ckpt_graph_params *params,
                            struct ckpt_err *err) CKPT_CHECKED;
+/* The tensor of the checkpoint; NULL: it has none. */
+const struct ckpt_tensor *ckpt_graph_param_source(const struct ckpt_graph_param *p);
+/* Whether two tensors of one file show the same elements. */
+bool ckpt_graph_param_tied(const struct ckpt_tensor *a, const struct ckpt_tensor *b);
+/* Sets broken_ties and broken. */
+int ckpt_graph_params_check_ties(struct ckpt_graph_params *params,
+                                 struct ckpt_err *err) CKPT_CHECKED;
 void ckpt_graph_params_fini(struct ckpt_graph_params *params);
 #define ckpt_auto_graph_params ckpt_graph_params_fini
 
