@@ -132,7 +132,9 @@ def mount_and(b, source, options, look):
     needs_fuse()
     path, directory = b.file(source), tempfile.mkdtemp(prefix="ckpt-bench.")
     start = time.monotonic()
-    subprocess.run([b.binary, path, directory, *option_words(options)], check=True)
+    if subprocess.run([b.binary, path, directory, *option_words(options)]).returncode:
+        os.rmdir(directory)
+        raise RuntimeError(f"{source} can't be mounted")
     try:
         look(directory)
         return time.monotonic() - start
