@@ -109,6 +109,8 @@ class FaultFs:
         except OSError:
             self.pull_out()
         unmount(self.dir)
+        if self.process.poll() is not None:  # then it is dead, but mounted
+            subprocess.run(["umount", "-l", self.dir] if os.geteuid() == 0 else ["fusermount3", "-uz", self.dir], capture_output=True)
         self.process.kill()
         self.process.communicate()
         self.folder.cleanup()
