@@ -15,10 +15,10 @@
 /* Keys need a part, a map and a tensor with a blob; nothing looks into the blob. */
 struct fixture {
     struct ckpt_tensor tensor;
-    struct ckpt_walk walk;
     struct ckpt_element_map map;
     struct ckpt_part part;
     struct ckpt_bands *bands;
+    struct ckpt_walk walk; /* of no pairs */
 };
 
 static struct ckpt_band_key key_of(struct fixture *f, int64_t number) {
