@@ -120,6 +120,11 @@ static bool is_step(const char *directory, const char *name) {
     return ckpt_orbax_is_item(path) || (list_items(&items, path) && items.n > 0);
 }
 
+static bool is_unfinished_step(const char *directory, const char *name) {
+    (void)directory;
+    return is_temporary(name);
+}
+
 static bool is_flax_step(const char *directory, const char *name) {
     uint64_t step;
     return take_step(name, &step) && ckpt_flax_is(directory, name);
@@ -127,7 +132,7 @@ static bool is_flax_step(const char *directory, const char *name) {
 
 /* --- which level ------------------------------------------------------------------------------ */
 
-enum level { NOT_ORBAX, ITEM, STEP, RUN, FLAX_RUN };
+enum level { NOT_ORBAX, ITEM, STEP, RUN, FLAX_RUN, UNFINISHED_RUN };
 
 static bool all_are_steps(const struct names *l) {
     uint64_t step;
@@ -155,6 +160,12 @@ static enum level level_of(const char *directory, struct names *found) {
         filter(found, directory, is_flax_step);
         if (found->n > 0)
             return FLAX_RUN;
+    }
+    names_fini(found);
+    if (list(found, directory, S_IFDIR)) {
+        filter(found, directory, is_unfinished_step);
+        if (found->n > 0)
+            return UNFINISHED_RUN;
     }
     return NOT_ORBAX;
 }
@@ -325,6 +336,13 @@ static int read_run(const struct reader *r, const char *directory, struct names 
     return rc ? ckpt_fail_in(r->err, "step %s", steps->name[chosen]) : 0;
 }
 
+static int fail_unfinished_run(const struct reader *r, const struct names *steps) {
+    return ckpt_fail(r->err, -EINVAL,
+                     "saving it was never finished: there are only temporary folders, the last %s; "
+                     "naming one, with -o keep_going, shows what can be read",
+                     steps->name[steps->n - 1]);
+}
+
 static int read_flax_run(const struct reader *r, const char *directory, struct names *steps) {
     struct ckpt_orbax_item it = {
         .c = r->c, .options = r->options, .directory = directory, .err = r->err};
@@ -349,6 +367,8 @@ static int read_directory_at(const struct reader *r, const char *directory) {
         return read_run(r, directory, &found);
     case FLAX_RUN:
         return read_flax_run(r, directory, &found);
+    case UNFINISHED_RUN:
+        return fail_unfinished_run(r, &found);
     case NOT_ORBAX:
         break;
     }

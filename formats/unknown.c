@@ -26,6 +26,10 @@ static const struct {
     MAGIC("\x89HDF", "an HDF5 file (Keras?), which is not supported"),
     MAGIC("GGUF", "a GGUF file, which is not supported"),
     MAGIC("\x93NUMPY", "a single numpy array, not a checkpoint"),
+    MAGIC("\x0c\xdb\x3a\x2a",
+          "the manifest of a database of Orbax's (OCDBT): name the folder that it lies in"),
+    MAGIC("\x0c\xdb\x20\xde",
+          "a piece of a database of Orbax's (OCDBT): name the folder with manifest.ocdbt"),
     MAGIC("PK\3\4", "a ZIP archive without a PyTorch checkpoint in it"),
 #undef MAGIC
 };

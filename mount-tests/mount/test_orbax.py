@@ -109,6 +109,21 @@ def test_unfinished():
         assert "step 10 is shown" in p.stdout and "never committed: 20" in p.stdout, p.stdout
 
 
+def test_pointing_at_the_wrong_place():
+    """The folder of a run whose steps were never finished, and files inside a database."""
+    with tempfile.TemporaryDirectory() as d:
+        shutil.copytree(fixture("orbax", "x_tmp", "20.orbax-checkpoint-tmp"), os.path.join(d, "20.orbax-checkpoint-tmp"))
+        p = run("--inspect", d)
+        assert p.returncode == 32 and "never finished" in p.stderr and "20.orbax-checkpoint-tmp" in p.stderr, p.stderr
+    database = fixture("orbax", "a_ocdbt_zarr2")
+    folders = [where for where, _, files in os.walk(database) if "manifest.ocdbt" in files]
+    p = run("--inspect", os.path.join(folders[0], "manifest.ocdbt"))
+    assert p.returncode == 32 and "name the folder that it lies in" in p.stderr, p.stderr
+    for name in os.listdir(os.path.join(folders[0], "d")):
+        p = run("--inspect", os.path.join(folders[0], "d", name))
+        assert p.returncode == 32 and "not a checkpoint" in p.stderr, p.stderr
+
+
 def test_values():
     want = {k: v["value"] for k, v in expected("a_ocdbt_zarr2")["."].items() if v["kind"] == "string"}
     with Mount(fixture("orbax", "a_ocdbt_zarr2"), "layout=source") as m:
