@@ -1,7 +1,7 @@
 /*
- * The tolerance of an output by its dtype, measured on networks of up to a dozen layers whose
- * weights, activations and outputs PyTorch has in that dtype (docs/verification.md): a few times
- * half the step between two of its numbers near 1, 2^-11 and 2^-8.
+ * The tolerance of an output by its dtype: two steps between neighbouring numbers of that dtype
+ * near 1, 2^-10 and 2^-7. Rounding in another order gives one or two such steps in the networks
+ * that docs/verification.md names.
  */
 #include "verify/tolerance.h"
 
