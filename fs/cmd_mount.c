@@ -74,6 +74,8 @@ int ckpt_cmd_mount(const struct ckpt_command *c, struct ckpt_err *err) {
     int rc = ckpt_session_open(c->source, &c->options, &s, err);
     if (rc == 0)
         rc = ckpt_mountpoint_check(c->mountpoint, &absolute, err);
+    if (rc == 0 && s->checkpoint->directory)
+        rc = ckpt_mountpoint_check_source(absolute, s->checkpoint->directory, err);
     if (rc < 0 || c->fake)
         return rc;
     if (c->options.auto_unmount)

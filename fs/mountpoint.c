@@ -1,6 +1,7 @@
 /* The mount point: checks that give better sentences than mount(2), detaching, read-ahead. */
 #include "fs/mountpoint.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -60,6 +61,34 @@ int ckpt_mountpoint_check(const char *mountpoint, char **absolute, struct ckpt_e
                          mountpoint);
     *absolute = CKPT_STEAL(path);
     return 0;
+}
+
+static bool is_in(const char *path, const char *folder) {
+    const size_t n = strcmp(folder, "/") == 0 ? 0 : strlen(folder);
+    return strncmp(path, folder, n) == 0 && (path[n] == '/' || path[n] == '\0');
+}
+
+static bool is_empty(const char *folder) {
+    DIR *const dir = opendir(folder);
+    size_t n = 0;
+    while (dir && n <= 2 && readdir(dir)) /* "." and ".." */
+        n++;
+    if (dir)
+        closedir(dir);
+    return n <= 2;
+}
+
+int ckpt_mountpoint_check_source(const char *absolute, const char *directory,
+                                 struct ckpt_err *err) {
+    CKPT_AUTO(free) char *source = realpath(directory, NULL);
+    if (!source)
+        return ckpt_fail(err, -errno, "the directory: %s", strerror(errno));
+    const bool hides = is_in(source, absolute) || (is_in(absolute, source) && !is_empty(absolute));
+    return hides ? ckpt_fail(err, -EBUSY,
+                             "the mount point %s would hide files of the source: mount on a "
+                             "folder elsewhere, or on an empty one",
+                             absolute)
+                 : 0;
 }
 
 int ckpt_mountpoint_detach(const char *absolute) {

@@ -8,6 +8,10 @@
 /* The absolute path of a directory on which can be mounted (malloc'ed), or one sentence why not. */
 int ckpt_mountpoint_check(const char *mountpoint, char **absolute,
                           struct ckpt_err *err) CKPT_CHECKED;
+/* Whether a source directory stays visible. Its files are opened by name when they are read: below
+ * our own mount we would ask ourselves, and wait for the answer for good. */
+int ckpt_mountpoint_check_source(const char *absolute, const char *directory,
+                                 struct ckpt_err *err) CKPT_CHECKED;
 /* Detaches lazily: nobody new comes in, readers finish. 0 or negative errno. */
 int ckpt_mountpoint_detach(const char *absolute);
 /* Waits until the mount answers, then lets the kernel ask for up to 1 MiB at a time (only root may;

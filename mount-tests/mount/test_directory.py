@@ -70,5 +70,24 @@ def test_changed_file_is_stale():
                 assert e.errno == errno.ESTALE, e
 
 
+def test_mount_point_that_hides_the_source():
+    """The source's files below the mount would be asked of the daemon by itself, for good."""
+    with tempfile.TemporaryDirectory() as d:
+        model = make(d)
+        os.mkdir(os.path.join(model, "empty"))
+        for over in (model, d, os.path.join(model, "assets")):
+            p = run(model, over)
+            if not p.returncode:
+                subprocess.run(["umount", "-l", over])
+            assert p.returncode == 32 and p.stderr.count("\n") == 1 and "would hide files of the source" in p.stderr, (over, p)
+        inside = os.path.join(model, "empty")
+        p = run(model, inside)
+        assert p.returncode == 0, p
+        try:
+            assert read(inside, "config.json") == b"{}" and os.listdir(os.path.join(inside, "empty")) == []
+        finally:
+            unmount(inside)
+
+
 if __name__ == "__main__":
     main(__name__)
