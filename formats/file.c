@@ -17,6 +17,9 @@ static int fail_open(struct ckpt_err *err, int code) {
     case EACCES:
         return ckpt_fail(err, -code,
                          "permission denied: the mounting user must be able to read it");
+    case ENXIO:
+        return ckpt_fail(err, -code,
+                         "not a regular file (a socket): copy its content to a file first");
     default:
         return ckpt_fail(err, -code, "cannot open: %s", strerror(code));
     }
@@ -28,9 +31,7 @@ static int check_kind(const struct stat *st, struct ckpt_err *err) {
     if (S_ISDIR(st->st_mode))
         return ckpt_fail(err, -EISDIR, "is a directory, expected a file");
     return ckpt_fail(err, -EINVAL, "not a regular file (%s): copy its content to a file first",
-                     S_ISFIFO(st->st_mode)   ? "a pipe"
-                     : S_ISSOCK(st->st_mode) ? "a socket"
-                                             : "a device");
+                     S_ISFIFO(st->st_mode) ? "a pipe" : "a device");
 }
 
 /* Maps the open file and registers the mapping with the guard. */

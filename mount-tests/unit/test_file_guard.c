@@ -14,7 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -95,6 +97,14 @@ static void refusals(void **state) {
     assert_int_equal(mkfifo(fifo, 0600), 0);
     assert_int_equal(ckpt_file_open(fifo, &f, &err), -EINVAL); /* and does not wait for a writer */
     assert_non_null(strstr(err.text, "a pipe"));
+    unlink(fifo);
+    const int sock = socket(AF_UNIX, SOCK_STREAM, 0);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", fifo);
+    assert_int_equal(bind(sock, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(ckpt_file_open(fifo, &f, &err), -ENXIO);
+    assert_non_null(strstr(err.text, "a socket"));
+    close(sock);
     unlink(fifo);
     assert_null(f);
 }
