@@ -321,6 +321,16 @@ struct ckpt_chunk_grid *ckpt_chunk_grid_of(struct ckpt_blob *b) {
     return b->ops == &ops ? (struct ckpt_chunk_grid *)b : NULL;
 }
 
+size_t ckpt_chunk_grid_within(const struct ckpt_chunk_grid *g, const struct ckpt_blob *extent) {
+    size_t n = 0;
+    for (size_t i = 0; extent->in_file && i < g->nchunks; i++) {
+        const struct ckpt_stored *const value = &g->chunks[i].value;
+        n += value->file && value->file->mapping->file == extent->file &&
+             value->offset - extent->file_offset < extent->size;
+    }
+    return n;
+}
+
 /* --- a flat blob: one chunk ------------------------------------------------------------------- */
 
 static int pin_flat(struct ckpt_blob *b, uint64_t lo, uint64_t hi, struct ckpt_pin *out,

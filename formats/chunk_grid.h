@@ -74,6 +74,9 @@ int ckpt_chunk_grid_init(struct ckpt_chunk_grid *g, uint64_t bytes, bool is_flat
 /* NULL: the blob is of another kind, or flat. */
 struct ckpt_chunk_grid *ckpt_chunk_grid_of(struct ckpt_blob *b);
 
+/* How many of its chunks are among those bytes of a file, which is mapped. */
+size_t ckpt_chunk_grid_within(const struct ckpt_chunk_grid *g, const struct ckpt_blob *extent);
+
 /* Bytes [lo, hi) of a chunk until unpinned; data NULL: it is not stored. They may lie in a mapping,
  * so that they are read inside the guard, and asked afterwards whether they were still the same. */
 int ckpt_chunk_grid_pin(struct ckpt_chunk_grid *g, uint64_t number, uint64_t lo, uint64_t hi,

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "formats/chunk_grid.h"
 #include "verify/graph_params.h"
 #include "verify/report.h"
 #include "verify/run.h"
@@ -13,7 +14,7 @@
 #define HEAD_BYTES 8192    /* everything that is there once, its limits and reasons included */
 #define LAYER_BYTES 850    /* without path, type and reason */
 #define MISMATCH_BYTES 160 /* without its key and the digits of two elements */
-#define FAULT_BYTES 160    /* without entry, reason and tensors */
+#define FAULT_BYTES 160    /* without entry, file, reason and tensors */
 #define LIST_TEXT_BYTES 16 /* a text that stands in a list: blanks, comma, line break */
 #define PROPERTY_BYTES (200 + CKPT_REPORT_TEXT_MAX)
 #define PARAM_LISTS 4  /* lists in which one parameter may stand at once */
@@ -82,6 +83,12 @@ static size_t mismatches_bytes(const struct ckpt_model *m) {
     return n <= CKPT_MISMATCHES_MAX ? sum : CKPT_MISMATCHES_MAX * longest;
 }
 
+/* In how many storages its bytes are, at most. */
+static size_t storages_of(const struct ckpt_tensor *t) {
+    const struct ckpt_chunk_grid *const g = ckpt_chunk_grid_of(t->blob);
+    return g ? g->nchunks : 1;
+}
+
 /* Every storage that has a checksum may be wrong, and name the tensors that lie in it. */
 static size_t faults_bytes(const struct ckpt_model *m) {
     const struct ckpt_checkpoint *const c = m->checkpoint;
@@ -90,19 +97,21 @@ static size_t faults_bytes(const struct ckpt_model *m) {
         if (!c->blobs[i]->ops->check)
             continue;
         sum += FAULT_BYTES + CKPT_REPORT_TEXT_MAX + text_bytes(ckpt_text_of(c->blobs[i]->name));
+        if (c->blobs[i]->file)
+            sum += text_bytes(ckpt_text_of(c->blobs[i]->file->name));
         n++;
     }
     for (size_t i = 0; n && i < c->ntensors; i++) {
         const size_t one = LIST_TEXT_BYTES + text_bytes(c->tensors[i].key);
         longest = max_size(longest, one);
-        tensors += one;
+        tensors += one * storages_of(&c->tensors[i]);
     }
     if (n <= CKPT_MISMATCHES_MAX)
         return sum + (tensors < n * CKPT_FAULT_TENSORS_MAX * longest
                           ? tensors
                           : n * CKPT_FAULT_TENSORS_MAX * longest);
     return CKPT_MISMATCHES_MAX *
-           (FAULT_BYTES + 2 * (CKPT_REPORT_TEXT_MAX + 2) + CKPT_FAULT_TENSORS_MAX * longest);
+           (FAULT_BYTES + 3 * (CKPT_REPORT_TEXT_MAX + 2) + CKPT_FAULT_TENSORS_MAX * longest);
 }
 
 /* ---- the graph ---- */

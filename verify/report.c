@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "formats/chunk_grid.h"
 #include "verify/graph_params.h"
 #include "verify/report_put.h"
 #include "verify/blas.h"
@@ -72,15 +73,22 @@ static void put_mismatches(struct ckpt_report_out *w, const struct ckpt_bytes_re
     ckpt_put_list_end(w);
 }
 
+static bool lies_in(const struct ckpt_tensor *t, const struct ckpt_blob *storage) {
+    const struct ckpt_chunk_grid *const g = ckpt_chunk_grid_of(t->blob);
+    return t->blob == storage || (g && ckpt_chunk_grid_within(g, storage) > 0);
+}
+
 static void put_fault(struct ckpt_report_out *w, const struct ckpt_checkpoint *c,
                       const struct ckpt_storage_fault *fault) {
     uint32_t listed = 0;
     ckpt_jsonw_object(&w->json);
     ckpt_put_string(w, "entry", fault->blob->name);
+    if (fault->blob->file)
+        ckpt_put_string(w, "file", fault->blob->file->name);
     ckpt_put_reason(w, &fault->why);
     ckpt_put_list(w, "tensors");
     for (size_t i = 0; i < c->ntensors; i++) {
-        if (c->tensors[i].blob != fault->blob)
+        if (!lies_in(&c->tensors[i], fault->blob))
             continue;
         if (listed++ == CKPT_FAULT_TENSORS_MAX) {
             w->truncated = true;

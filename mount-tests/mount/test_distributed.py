@@ -105,5 +105,20 @@ def test_a_rank_changes_under_the_mount():
                 assert e.errno == errno.ESTALE, e
 
 
+def test_a_damaged_chunk_is_named():
+    """A byte of a rank's storage: the report says which file and which tensor."""
+    with tempfile.TemporaryDirectory() as d:
+        source = shutil.copytree(MESH, os.path.join(d, "c"))
+        path, whole = os.path.join(source, "__2_0.distcp"), WHOLE["rows.weight"][2]
+        data = read(path)
+        at = data.index(whole[4 * 12 : 4 * 15])  # rank 2 has the last of the five rows
+        with open(path, "r+b") as f:
+            f.seek(at)
+            f.write(bytes([data[at] ^ 1]))
+        report = json.loads(run("--verify", source).stdout)
+        wrong = report["bytes"]["checksums"]["wrong"]
+        assert report["status"] == "DIFF" and [(w["file"], w["tensors"]) for w in wrong] == [("__2_0.distcp", ["model.rows.weight"])], wrong
+
+
 if __name__ == "__main__":
     main(__name__)
