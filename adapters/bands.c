@@ -234,7 +234,7 @@ void ckpt_bands_finish(struct ckpt_bands *b, struct ckpt_band *band, int rc,
         unpin(b, band);
     }
     pthread_cond_broadcast(&b->finished);
-    if (b->watch)
+    if (b->watch && rc != -EAGAIN)
         b->watch(b->watch_arg);
     pthread_mutex_unlock(&b->mu);
 }

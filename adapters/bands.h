@@ -47,7 +47,7 @@ void ckpt_bands_finish(struct ckpt_bands *b, struct ckpt_band *band, int rc,
 uint8_t *ckpt_band_data(struct ckpt_band *band);
 void ckpt_bands_unpin(struct ckpt_bands *b, struct ckpt_band *band);
 /* Calls back whenever a band was finished, with the cache's lock held; NULL: no more, from then on.
- */
+ * Not for -EAGAIN: nothing is new for whoever was refused himself. */
 void ckpt_bands_watch(struct ckpt_bands *b, void (*finished)(void *arg), void *arg);
 /* Whether the band is there or being computed. */
 bool ckpt_bands_has(struct ckpt_bands *b, const struct ckpt_band_key *key);

@@ -35,7 +35,8 @@ struct ckpt_reader_options {
 int ckpt_reader_new(const struct ckpt_reader_options *options, struct ckpt_reader **out,
                     struct ckpt_err *err) CKPT_CHECKED;
 /* Calls back whenever a band was finished, which whoever got -EAGAIN may have missed. It must not
- * wait, and not read. NULL: no more, from then on. */
+ * wait, and not read. NULL: no more, from then on. A band that ended with -EAGAIN is no news, or
+ * those who wait would try for ever: whoever got that, and will not try again, tells. */
 void ckpt_reader_watch(struct ckpt_reader *r, void (*finished)(void *arg), void *arg);
 void ckpt_reader_free(struct ckpt_reader *r); /* NULL is fine; no request may be under way */
 

@@ -98,7 +98,8 @@ void ckpt_decoded_cache_expect(struct ckpt_decoded_cache *c, uint64_t bytes);
 /* Another bound; what is idle beyond it goes when room is next needed. */
 void ckpt_decoded_cache_limit(struct ckpt_decoded_cache *c, uint64_t bytes);
 /* Calls back whenever a thread has finished decoding, with or without success, with the cache's
- * lock held; NULL: no more, from then on. */
+ * lock held; NULL: no more, from then on. Not for -EAGAIN: what it needs is being decoded by
+ * another, whose end is told. */
 void ckpt_decoded_cache_watch(struct ckpt_decoded_cache *c, void (*finished)(void *arg), void *arg);
 
 struct ckpt_decoded_usage {

@@ -30,7 +30,7 @@ static void settle(struct ckpt_decoded_piece *p, int rc) {
         if (p->pins == 0)
             ckpt_decoded_put_idle(p);
     }
-    ckpt_decoded_tell_progress(p->of->cache);
+    ckpt_decoded_tell_progress(p->of->cache, rc);
 }
 
 /* --- a part at once --------------------------------------------------------------------------- */
@@ -230,6 +230,6 @@ int ckpt_decoded_fill(struct ckpt_decoded *d, uint64_t index, const struct ckpt_
     const int rc = cut.per_part == 1 ? fill_part(d, index, stop, err)
                                      : fill_forwards(d, index, cut.per_part, stop, err);
     first->is_busy = false;
-    ckpt_decoded_tell_progress(d->cache);
+    ckpt_decoded_tell_progress(d->cache, rc);
     return rc;
 }

@@ -95,9 +95,9 @@ static struct ckpt_decoded_shelf *shelf_of(const struct ckpt_decoded_piece *p) {
     return p->is_spilled ? &c->spilled : &c->memory;
 }
 
-void ckpt_decoded_tell_progress(struct ckpt_decoded_cache *c) {
+void ckpt_decoded_tell_progress(struct ckpt_decoded_cache *c, int rc) {
     pthread_cond_broadcast(&c->progress);
-    if (c->finished)
+    if (c->finished && rc != -EAGAIN)
         c->finished(c->finished_arg);
 }
 

@@ -69,8 +69,8 @@ uint64_t ckpt_decoded_piece_bytes(const struct ckpt_decoded_cut *cut, uint64_t i
 int ckpt_decoded_item_open(struct ckpt_decoded *d, struct ckpt_err *err) CKPT_CHECKED;
 /* Gives both up if nobody needs them. */
 void ckpt_decoded_item_close(struct ckpt_decoded *d);
-/* Wakes all who wait for a piece. */
-void ckpt_decoded_tell_progress(struct ckpt_decoded_cache *c);
+/* Wakes all who wait for a piece, and calls who watches, unless decoding ended with -EAGAIN. */
+void ckpt_decoded_tell_progress(struct ckpt_decoded_cache *c, int rc);
 void ckpt_decoded_put_idle(struct ckpt_decoded_piece *p);
 void ckpt_decoded_take_idle(struct ckpt_decoded_piece *p);
 /* Takes room for a piece that is absent, in memory if that can be had; it is being decoded then. */

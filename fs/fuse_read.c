@@ -74,11 +74,12 @@ static int reply_copied(fuse_req_t req, struct ckpt_vfile *f, uint64_t off, size
         reply_error(req, rc, &err);
     else
         fuse_reply_buf(req, buf, len);
-    return 0;
+    return rc;
 }
 
-/* 0: answered. -EAGAIN: not, since that takes more patience. What the reply points into is held
- * until the kernel has copied it, never while the reader takes his time. */
+/* -EAGAIN: not answered, since that takes more patience. Else answered, if need be with an error.
+ * What the reply points into is held until the kernel has copied it, never while the reader takes
+ * his time. */
 static int reply_range(fuse_req_t req, struct ckpt_vfile *f, uint64_t off, size_t len,
                        enum ckpt_patience patience) {
     struct ckpt_reader *r = ckpt_fuse_session(req)->reader;
@@ -91,7 +92,7 @@ static int reply_range(fuse_req_t req, struct ckpt_vfile *f, uint64_t off, size_
     if (n == -EAGAIN)
         rc = -EAGAIN;
     else if (n < 0)
-        reply_error(req, (int)n, &err);
+        reply_error(req, rc = (int)n, &err);
     else if (from_memory && ((size_t)n < len || !ckpt_reply_is_resident(&reply)))
         rc = -EAGAIN;
     else if ((size_t)n < len)
@@ -126,7 +127,7 @@ static void refuse(struct kept *k, int rc) {
 static int run(struct ckpt_lane_job *job, enum ckpt_patience patience) {
     struct kept *const k = (struct kept *)job;
     const int rc = reply_range(k->req, k->file, k->off, k->len, patience);
-    if (rc == 0)
+    if (rc != -EAGAIN)
         free(k);
     return rc;
 }

@@ -4,6 +4,9 @@
  *
  * A job may run if anything was finished since it was last tried: `tried_at` is the number of the
  * progress that it had seen when its last try began, so that what is finished during a try counts.
+ * What a try begins and gives up with -EAGAIN is no progress, or tries would follow each other for
+ * nothing. Others may have been refused because of it, though: they count on its being tried again,
+ * so a job that was tried and ends without success is progress.
  */
 #include "fs/lanes.h"
 
@@ -82,14 +85,20 @@ static void leave(struct ckpt_lanes *l, enum ckpt_patience patience) {
     l->somebody_waits = l->somebody_waits && patience != CKPT_WAITS;
 }
 
+static void tell(struct ckpt_lanes *l) {
+    l->progress++;
+    if (l->waiting)
+        pthread_cond_broadcast(&l->changed);
+}
+
 /* --- lanes --- */
 
-/* 0 or -EAGAIN: the job is over, or waits again. */
+/* The job is over, unless it says -EAGAIN. */
 static int run(struct ckpt_lane_job *job, enum ckpt_patience patience) {
     if (!job->left(job))
         return job->run(job, patience);
     job->drop(job, -EINTR);
-    return 0;
+    return -EINTR;
 }
 
 /* Lets go of the lock while a job is dropped. */
@@ -106,11 +115,13 @@ static void put_back(struct ckpt_lanes *l, struct ckpt_lane_job *job, uint64_t t
     pthread_mutex_unlock(&l->mu);
     job->drop(job, rc);
     pthread_mutex_lock(&l->mu);
+    tell(l);
 }
 
 /* Lets go of the lock meanwhile. */
 static void serve(struct ckpt_lanes *l, struct ckpt_lane_job *job, enum ckpt_patience patience) {
     const uint64_t progress = l->progress;
+    const bool was_tried = job->tries > 0;
     enter(l, patience);
     pthread_mutex_unlock(&l->mu);
     const int rc = run(job, patience);
@@ -118,6 +129,8 @@ static void serve(struct ckpt_lanes *l, struct ckpt_lane_job *job, enum ckpt_pat
     leave(l, patience);
     if (rc == -EAGAIN)
         put_back(l, job, progress);
+    else if (rc < 0 && was_tried)
+        tell(l);
 }
 
 static void *lane(void *arg) {
@@ -175,15 +188,15 @@ struct ckpt_lane_job *ckpt_lanes_remove(struct ckpt_lanes *l, const void *id) {
     struct ckpt_lane_job *const job = *at;
     if (job)
         *at = job->next;
+    if (job && job->tries > 0)
+        tell(l);
     pthread_mutex_unlock(&l->mu);
     return job;
 }
 
 void ckpt_lanes_progress(struct ckpt_lanes *l) {
     pthread_mutex_lock(&l->mu);
-    l->progress++;
-    if (l->waiting)
-        pthread_cond_broadcast(&l->changed);
+    tell(l);
     pthread_mutex_unlock(&l->mu);
 }
 

@@ -32,7 +32,7 @@ struct ckpt_lanes;
 
 /* Part of something larger, whose owner sets the first four. */
 struct ckpt_lane_job {
-    /* Does it, in a lane, and ends the job, which may be freed: anything but -EAGAIN. Or -EAGAIN,
+    /* Does it, in a lane, and ends the job, which may be freed: 0, or how it failed. Or -EAGAIN,
      * since that would take more patience: nothing has happened, and it will be called again. */
     int (*run)(struct ckpt_lane_job *job, enum ckpt_patience patience);
     /* Ends a job that will not run: -EINTR, who wanted it has left; -EIO, the lanes were stopped.
@@ -54,7 +54,8 @@ int ckpt_lanes_add(struct ckpt_lanes *l, struct ckpt_lane_job *job) CKPT_CHECKED
 /* Takes out a job that waits, and is its caller's again; NULL: there is none of that id, or a lane
  * has it. */
 struct ckpt_lane_job *ckpt_lanes_remove(struct ckpt_lanes *l, const void *id);
-/* Something was finished that a job may wait for. May be called with any other lock held. */
+/* Something was finished that a job may wait for, which is not what a job had begun when it said
+ * -EAGAIN. May be called with any other lock held. */
 void ckpt_lanes_progress(struct ckpt_lanes *l);
 /* Whether work in a lane is to be given up. */
 bool ckpt_lanes_stopping(struct ckpt_lanes *l);

@@ -254,6 +254,25 @@ static void test_leaving(void **state) {
     ckpt_lanes_free(l);
 }
 
+/* What a job had begun, and gave up, may be what another was refused for. */
+static void test_who_was_tried_and_leaves_is_progress(void **state) {
+    (void)state;
+    struct ckpt_lanes *const l = new_lanes(1);
+    struct thing thing = {.is_there = false};
+    struct job leaves, stays;
+    init(&leaves, l, &thing);
+    init(&stays, l, &thing);
+    assert_int_equal(add(&leaves), 0);
+    assert_int_equal(add(&stays), 0);
+    UNTIL(atomic_load(&leaves.runs) == 1 && atomic_load(&stays.runs) == 1);
+    while (!ckpt_lanes_remove(l, &leaves)) /* it is about to be put back */
+        nap();
+    UNTIL(atomic_load(&stays.runs) == 2);
+    give(l, &thing);
+    assert_ended(&stays, 0);
+    ckpt_lanes_free(l);
+}
+
 static void test_stopping(void **state) {
     (void)state;
     struct ckpt_lanes *const l = new_lanes(1);
@@ -350,6 +369,7 @@ int main(void) {
         cmocka_unit_test(test_one_waits_in_a_lane),
         cmocka_unit_test(test_progress_during_a_try_counts),
         cmocka_unit_test(test_leaving),
+        cmocka_unit_test(test_who_was_tried_and_leaves_is_progress),
         cmocka_unit_test(test_stopping),
         cmocka_unit_test(test_at_random),
     };

@@ -30,6 +30,7 @@ struct world {
     uint32_t matrix[ROWS][COLUMNS];
     uint32_t expected[COLUMNS][ROWS];
     atomic_bool hold;
+    atomic_bool is_busy; /* another thread makes the bytes */
     atomic_int pins;
     struct ckpt_tensor source;
     struct ckpt_walk *walk;
@@ -46,8 +47,8 @@ static int pin(struct ckpt_blob *b, uint64_t lo, uint64_t hi, struct ckpt_pin *o
                const struct ckpt_stop *stop, struct ckpt_err *err) {
     struct world *const w = (struct world *)b;
     (void)hi;
-    (void)stop;
-    (void)err;
+    if (atomic_load(&w->is_busy) && !ckpt_stop_may_wait(stop))
+        return ckpt_fail_impatient(err);
     atomic_fetch_add(&w->pins, 1);
     while (atomic_load(&w->hold))
         nap();
@@ -142,6 +143,25 @@ static void test_works_but_does_not_wait(void **state) {
     assert_int_equal((intptr_t)n, 100);
     assert_int_equal(take(w, 0, 100, CKPT_TAKES), 100);
     assert_int_equal(atomic_load(&w->pins), 1);
+    free_world(w);
+}
+
+static void count_call(void *calls) {
+    atomic_fetch_add((atomic_int *)calls, 1);
+}
+
+/* Or whoever watches would try again at once, for as long as another is at it. */
+static void test_being_refused_is_no_news(void **state) {
+    (void)state;
+    struct world *const w = new_world(false);
+    atomic_int told = 0;
+    ckpt_reader_watch(w->reader, count_call, &told);
+    atomic_store(&w->is_busy, true);
+    assert_int_equal(take(w, 0, 100, CKPT_WORKS), -EAGAIN);
+    assert_int_equal(atomic_load(&told), 0);
+    atomic_store(&w->is_busy, false);
+    assert_int_equal(take(w, 0, 100, CKPT_WORKS), 100);
+    assert_int_equal(atomic_load(&told), 1);
     free_world(w);
 }
 
@@ -254,8 +274,29 @@ static int try_pin(struct ckpt_decoded *d, enum ckpt_patience patience) {
     return ckpt_decoded_pin(d, &data, &stop, &err);
 }
 
-static void count_call(void *calls) {
-    atomic_fetch_add((atomic_int *)calls, 1);
+/* Decoding that needs what another decodes. */
+static int decode_later(struct ckpt_decoded *d, uint8_t *out, const struct ckpt_stop *stop,
+                        struct ckpt_err *err) {
+    memset(out, 7, d->size);
+    return ckpt_stop_may_wait(stop) ? 0 : ckpt_fail_impatient(err);
+}
+
+static void test_decoding_that_is_refused_is_no_news(void **state) {
+    (void)state;
+    struct ckpt_decoded_cache *cache = NULL;
+    struct ckpt_err err = {0};
+    atomic_int told = 0;
+    assert_int_equal(ckpt_decoded_cache_new(1 << 20, &cache, &err), 0);
+    struct ckpt_decoded item = {
+        .cache = cache, .decode = decode_later, .name = "item", .size = 100};
+    ckpt_decoded_cache_watch(cache, count_call, &told);
+    assert_int_equal(try_pin(&item, CKPT_WORKS), -EAGAIN);
+    assert_int_equal(atomic_load(&told), 0);
+    assert_int_equal(try_pin(&item, CKPT_WAITS), 0);
+    assert_in_range(atomic_load(&told), 1, 2);
+    ckpt_decoded_unpin(&item);
+    ckpt_decoded_drop(&item);
+    ckpt_decoded_cache_free(cache);
 }
 
 static void test_decoding(void **state) {
@@ -293,8 +334,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_takes_what_is_there),
         cmocka_unit_test(test_works_but_does_not_wait),
+        cmocka_unit_test(test_being_refused_is_no_news),
         cmocka_unit_test(test_each_band_once),
         cmocka_unit_test(test_decoding),
+        cmocka_unit_test(test_decoding_that_is_refused_is_no_news),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
