@@ -3,6 +3,7 @@
  * nowhere, and a disk that fails would have it say the same at each read.
  */
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,11 +14,15 @@
  * news; who serves says that there is no memory for it. */
 static const char *const left_out[] = {"writing device", "allocate", "creating thread"};
 
+static atomic_bool serves;
+
 static void take(enum fuse_log_level level, const char *fmt, va_list ap)
     __attribute__((format(printf, 2, 0)));
 static void take(enum fuse_log_level level, const char *fmt, va_list ap) {
     char text[512];
     (void)level;
+    if (!atomic_load(&serves))
+        return;
     vsnprintf(text, sizeof text, fmt, ap);
     text[strcspn(text, "\n")] = '\0';
     for (size_t i = 0; i < sizeof left_out / sizeof left_out[0]; i++)
@@ -26,12 +31,10 @@ static void take(enum fuse_log_level level, const char *fmt, va_list ap) {
     ckpt_log_once(text, "%s", text);
 }
 
-static void leave_out(enum fuse_log_level level, const char *fmt, va_list ap)
-    __attribute__((format(printf, 2, 0)));
-static void leave_out(enum fuse_log_level level, const char *fmt, va_list ap) {
-    (void)level, (void)fmt, (void)ap;
+void ckpt_fuse_log_start(void) {
+    fuse_set_log_func(take);
 }
 
-void ckpt_fuse_log_start(bool serves) {
-    fuse_set_log_func(serves ? take : leave_out);
+void ckpt_fuse_log_serves(void) {
+    atomic_store(&serves, true);
 }

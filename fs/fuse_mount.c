@@ -42,7 +42,7 @@ struct ckpt_mount {
     pthread_t main, minder;
     void (*serving)(void *arg);
     void *arg;
-    atomic_bool serves;       /* the caller knows it */
+    atomic_bool serves;       /* it answers, and the caller is told */
     atomic_bool ending, done; /* the loop is to end, has ended */
 };
 
@@ -126,6 +126,8 @@ static void *mind(void *arg) {
     struct ckpt_mount *m = arg;
     if (ckpt_mountpoint_set_readahead(m->absolute)) {
         ckpt_backings_try(&m->server.backings);
+        atomic_store(&m->serves, true); /* the first reader may come before serving() is back */
+        ckpt_fuse_log_serves();
         m->serving(m->arg);
     }
     for (bool detached = false; !atomic_load(&m->done);) {
@@ -215,7 +217,7 @@ int ckpt_mount_serve(struct ckpt_mount *m, struct ckpt_err *err) {
     if (rc < 0)
         return rc;
     m->server.workers = alone ? 0 : threads + CKPT_FUSE_SPARE_WORKERS;
-    ckpt_fuse_log_start(false);
+    ckpt_fuse_log_start();
     rc = alone ? fuse_session_loop(m->fuse) : serve_together(m);
     if (rc < 0 && is_disconnected(m))
         rc = 0;

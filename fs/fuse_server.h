@@ -41,9 +41,10 @@ int ckpt_fuse_init_attach(struct ckpt_fuse_server *server, struct fuse_session *
                           struct ckpt_err *err) CKPT_CHECKED;
 void ckpt_fuse_init(void *userdata, struct fuse_conn_info *conn);
 
-/* From here on what libfuse says is logged, not printed; or, of a mount that may yet fail with a
- * sentence of ours, left out. */
-void ckpt_fuse_log_start(bool serves);
+/* From here on what libfuse says is left out, since the mount may yet fail with a sentence of ours;
+ * and from there on, by any thread, it is logged. */
+void ckpt_fuse_log_start(void);
+void ckpt_fuse_log_serves(void);
 
 extern const struct fuse_lowlevel_ops ckpt_fuse_ops;
 
