@@ -56,6 +56,12 @@ int ckpt_plain_open(struct ckpt_plain *p, struct ckpt_err *err) {
     return rc;
 }
 
+void ckpt_plain_hold(struct ckpt_plain *p) {
+    pthread_mutex_lock(&p->mu);
+    p->readers++;
+    pthread_mutex_unlock(&p->mu);
+}
+
 void ckpt_plain_close(struct ckpt_plain *p) {
     pthread_mutex_lock(&p->mu);
     if (--p->readers == 0) {

@@ -29,6 +29,8 @@ struct ckpt_plain *ckpt_plain_new(struct ckpt_arena *a, const char *path, const 
 int ckpt_plain_open(struct ckpt_plain *p, struct ckpt_err *err) CKPT_CHECKED;
 /* The same question while it is open. */
 int ckpt_plain_check(const struct ckpt_plain *p, struct ckpt_err *err) CKPT_CHECKED;
+/* Once more, by who has it open: it stays mapped until he has closed it twice. */
+void ckpt_plain_hold(struct ckpt_plain *p);
 void ckpt_plain_close(struct ckpt_plain *p);
 
 #endif

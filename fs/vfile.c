@@ -180,25 +180,26 @@ int ckpt_vfile_open(struct ckpt_vfile *f, struct ckpt_err *err) {
         rc = check_stores(f, err);
     else if (f->kind == CKPT_VFILE_PLAIN)
         rc = ckpt_plain_open(f->plain, err);
-    if (rc == 0)
-        ckpt_vfile_hold(f);
+    if (rc == 0 && made_of(f))
+        ckpt_made_hold(made_of(f));
     return rc;
 }
 
 void ckpt_vfile_close(struct ckpt_vfile *f) {
-    if (f->kind == CKPT_VFILE_PLAIN)
-        ckpt_plain_close(f->plain);
-    else
-        ckpt_vfile_let_go(f);
+    ckpt_vfile_let_go(f);
 }
 
 void ckpt_vfile_hold(struct ckpt_vfile *f) {
-    if (made_of(f))
+    if (f->kind == CKPT_VFILE_PLAIN)
+        ckpt_plain_hold(f->plain);
+    else if (made_of(f))
         ckpt_made_hold(made_of(f));
 }
 
 void ckpt_vfile_let_go(struct ckpt_vfile *f) {
-    if (made_of(f))
+    if (f->kind == CKPT_VFILE_PLAIN)
+        ckpt_plain_close(f->plain);
+    else if (made_of(f))
         ckpt_made_release(made_of(f));
 }
 

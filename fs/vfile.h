@@ -93,7 +93,7 @@ uint64_t ckpt_vfile_size(const struct ckpt_vfile *f);
 int ckpt_vfile_open(struct ckpt_vfile *f, struct ckpt_err *err) CKPT_CHECKED;
 void ckpt_vfile_close(struct ckpt_vfile *f);
 /* Around a reply: once the kernel has it, the file may be closed before the call that sent it is
- * back, and what was made for readers would go while that call still has it. */
+ * back, and what was made or mapped for readers would go while that call still has it. */
 void ckpt_vfile_hold(struct ckpt_vfile *f);
 void ckpt_vfile_let_go(struct ckpt_vfile *f);
 

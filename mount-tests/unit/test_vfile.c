@@ -125,6 +125,26 @@ static void test_plain_files(void **state) {
     ckpt_arena_fini(&arena);
 }
 
+/* Whoever answers a read still looks at the file after its last reader has closed it. */
+static void test_plain_file_that_is_held(void **state) {
+    (void)state;
+    struct ckpt_arena arena = {0};
+    struct ckpt_err err = {0};
+    char path[] = "/tmp/test_vfile.XXXXXX", buf[16] = "", text[] = "hello, world";
+    close(mkstemp(path));
+    write_file(path, text);
+    struct ckpt_vfile *f = plain(&arena, path);
+    assert_int_equal(ckpt_vfile_open(f, &err), 0);
+    ckpt_vfile_hold(f);
+    ckpt_vfile_close(f);
+    assert_int_equal(ckpt_vfile_copy(f, NULL, 7, 5, NULL, buf, &err), 0);
+    assert_string_equal(buf, "world");
+    ckpt_vfile_let_go(f);
+    assert_null(f->plain->file);
+    unlink(path);
+    ckpt_arena_fini(&arena);
+}
+
 /* A file that shrinks between opening and copying is an error, neither zeros nor a signal. */
 static void test_shrinking_is_eio(void **state) {
     (void)state;
@@ -146,8 +166,11 @@ static void test_shrinking_is_eio(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ranges),           cmocka_unit_test(test_reply_stops_at_its_iovecs),
-        cmocka_unit_test(test_writing),          cmocka_unit_test(test_plain_files),
+        cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_reply_stops_at_its_iovecs),
+        cmocka_unit_test(test_writing),
+        cmocka_unit_test(test_plain_files),
+        cmocka_unit_test(test_plain_file_that_is_held),
         cmocka_unit_test(test_shrinking_is_eio),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
