@@ -9,8 +9,9 @@
  *     /dev/fuse --INIT--> see() --> libfuse --> ckpt_fuse_init: choose
  *               <--INIT-- pass() <-- libfuse
  *
- * All other messages go through as they are. Until INIT is answered there is one thread and one
- * request, and libfuse starts other threads later: so nothing here needs a lock. libfuse 3.14 goes
+ * All other messages go through as they are. Until INIT is answered there is one request, and one
+ * thread that looks at anything here: the next, which waits for a request already, finds
+ * `has_begun` when it has one. So nothing here needs a lock. libfuse 3.14 goes
  * on giving each thread a clone of the device. That is not so from 3.17 on, one more reason for
  * using its own API there.
  */
@@ -70,7 +71,7 @@ static void ask_for(struct fuse_conn_info *conn, uint64_t flags) {
 static ssize_t see(int fd, void *buf, size_t size, void *userdata) {
     struct ckpt_fuse_server *const server = userdata;
     const ssize_t n = read(fd, buf, size);
-    if (n > 0 && !server->has_begun)
+    if (n > 0 && !atomic_load(&server->has_begun))
         ckpt_init_offered(buf, (size_t)n, &server->init_unique, &server->offered);
     return n;
 }
@@ -79,7 +80,7 @@ static ssize_t see(int fd, void *buf, size_t size, void *userdata) {
 static bool is_init_reply(const struct ckpt_fuse_server *server, const struct iovec *iov,
                           int count) {
     const struct fuse_out_header *const head = iov[0].iov_base;
-    return !server->has_begun && count == 2 && head->unique == server->init_unique &&
+    return !atomic_load(&server->has_begun) && count == 2 && head->unique == server->init_unique &&
            head->error == 0;
 }
 
@@ -87,7 +88,8 @@ static bool is_init_reply(const struct ckpt_fuse_server *server, const struct io
 static ssize_t pass(int fd, struct iovec *iov, int count, void *userdata) {
     struct ckpt_fuse_server *const server = userdata;
     if (is_init_reply(server, iov, count))
-        server->has_begun = ckpt_init_patch(iov[1].iov_base, iov[1].iov_len, server->features);
+        atomic_store(&server->has_begun,
+                     ckpt_init_patch(iov[1].iov_base, iov[1].iov_len, server->features));
     const ssize_t n = writev(fd, iov, count);
     if (n < 0 && errno == EFAULT)
         errno = ENOENT; /* of which libfuse prints nothing: fuse_read.c logs what is lost */

@@ -22,7 +22,7 @@ struct ckpt_fuse_server {
     uint64_t init_unique, offered; /* of the INIT request */
     uint64_t features;             /* CKPT_INIT_..., as agreed with the kernel */
     bool no_opendir;               /* the kernel opens folders by itself */
-    bool has_begun;                /* INIT is answered, and all of this immutable */
+    atomic_bool has_begun;         /* INIT is answered, and all of this immutable */
     /* fuse_read.c: */
     unsigned workers;      /* libfuse's threads, at most; 0: one, which does all */
     atomic_uint answering; /* of these, those that answer reads */
