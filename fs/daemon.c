@@ -10,26 +10,27 @@
 
 #include "base/log.h"
 #include "fs/notify.h"
+#include "fs/signals.h"
 
 #define EXIT_SYSTEM 2
 
 static int null = -1; /* opened while somebody can still be told that it fails */
 
-/* All but the terminal and fd are the child's. Had we the device, too, a child that fails could not
- * end the mount by closing it, and would wait for itself. */
-static int keep_only(int fd) {
-    const int kept = STDERR_FILENO + 1;
-    if (fd != kept && dup3(fd, kept, O_CLOEXEC) < 0)
-        return fd;
-    close_range((unsigned)kept + 1, ~0u, 0);
-    return kept;
+/* All but the terminal, fd and what hands on signals are the child's. Had we the device, too, a
+ * child that fails could not end the mount by closing it, and would wait for itself. */
+static void keep_only(int fd) {
+    const unsigned a = (unsigned)fd, b = (unsigned)ckpt_signals_descriptor();
+    const unsigned low = a < b ? a : b, high = a < b ? b : a;
+    close_range(STDERR_FILENO + 1, low - 1, 0); /* an empty range is refused, which is fine */
+    close_range(low + 1, high - 1, 0);
+    close_range(high + 1, ~0u, 0);
 }
 
 /* _exit: the child owns the mount, the mappings and what is to be flushed. */
 static _Noreturn void follow(pid_t child, int fd) {
     char byte;
     ssize_t n;
-    fd = keep_only(fd);
+    keep_only(fd);
     do {
         n = read(fd, &byte, 1);
     } while (n < 0 && errno == EINTR);

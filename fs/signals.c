@@ -45,3 +45,7 @@ int ckpt_signals_next(void) {
 void ckpt_signals_wake(void) {
     put(0);
 }
+
+int ckpt_signals_descriptor(void) {
+    return queue[1];
+}
