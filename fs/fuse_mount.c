@@ -67,7 +67,7 @@ static int add_options(struct fuse_args *args, const struct ckpt_options *o, con
  * file in memory. */
 static int mount_quietly(struct ckpt_mount *m, struct ckpt_err *err) {
     CKPT_AUTO(fd) int said = memfd_create("mount.ckpt", MFD_CLOEXEC);
-    CKPT_AUTO(fd) int saved = dup(STDERR_FILENO);
+    CKPT_AUTO(fd) int saved = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
     if (said < 0 || saved < 0 || dup2(said, STDERR_FILENO) < 0)
         return ckpt_fail(err, -ENOMEM, "mounting: %s", strerror(errno));
     const int rc = fuse_session_mount(m->fuse, m->absolute);

@@ -44,10 +44,12 @@ static void reply_error(fuse_req_t req, int rc, const struct ckpt_err *err) {
 /* --- who has left ----------------------------------------------------------------------------- */
 
 /* What the kernel reads ahead is not interrupted when its reader is killed. Pages that it was
- * denied are asked for again by whoever else wants them, so nobody misses them. */
+ * denied are asked for again by whoever else wants them, so nobody misses them. Past the page cache
+ * a thread may end that began a read for another to collect (io_submit). */
 static bool is_gone(fuse_req_t req) {
     const pid_t reader = fuse_req_ctx(req)->pid;
-    return reader > 0 && kill(reader, 0) < 0 && errno == ESRCH;
+    return reader > 0 && !ckpt_fuse_session(req)->options->direct_io && kill(reader, 0) < 0 &&
+           errno == ESRCH;
 }
 
 static bool has_left(fuse_req_t req) {
