@@ -89,6 +89,8 @@ static int compare_chunks(const void *a, const void *b) {
 
 static int check_chunk(const struct array *a, const struct ckpt_kv *kv) {
     int rc = ckpt_stored_check(&kv->value, a->err);
+    if (rc == 0 && kv->value.length == 0) /* whatever its codec, it has a header or elements */
+        rc = ckpt_fail(a->err, -EINVAL, "it is empty: an interrupted copy?");
     if (rc == 0)
         rc = ckpt_zarr_chain_can(&a->z->chain, kv->value.length, a->err);
     return rc ? ckpt_fail_in(a->err, "chunk %.*s", (int)(kv->key.n - a->prefix.n),

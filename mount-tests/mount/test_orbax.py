@@ -109,6 +109,15 @@ def test_unfinished():
         assert "step 10 is shown" in p.stdout and "never committed: 20" in p.stdout, p.stdout
 
 
+def test_an_empty_chunk_is_refused():
+    for array, chunk in (("edge.zstd", "1.0"), ("edge.none", "2.0")):
+        with tempfile.TemporaryDirectory() as d:
+            source = shutil.copytree(fixture("orbax", "e_edge_zarr2_dirs"), os.path.join(d, "c"))
+            os.truncate(os.path.join(source, array, chunk), 0)
+            p = run("--inspect", source)
+            assert p.returncode == 32 and all(w in p.stderr for w in (array, chunk, "empty")), p.stderr
+
+
 def test_pointing_at_the_wrong_place():
     """The folder of a run whose steps were never finished, and files inside a database."""
     with tempfile.TemporaryDirectory() as d:
