@@ -11,6 +11,18 @@
 
 #include "adapters/gather.h"
 
+/* Elements that C has no scalar of. One byte too: uint8_t may alias everything, so the loops over
+ * it would not be unrolled. */
+struct ckpt_e1 {
+    uint8_t byte;
+};
+struct ckpt_e3 {
+    uint8_t byte[3];
+};
+struct ckpt_e16 {
+    uint64_t half[2];
+};
+
 /* X(kind, element read, element written, conversion) */
 #define CKPT_KERNEL_COPIES(X)                                                                      \
     X(COPY1, struct ckpt_e1, struct ckpt_e1, )                                                     \

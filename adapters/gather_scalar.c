@@ -7,18 +7,6 @@
 #include "adapters/cast.h"
 #include "adapters/gather_kernels.h"
 
-/* Elements that C has no scalar of. One byte too: uint8_t may alias everything, so the loops over
- * it would not be unrolled. */
-struct ckpt_e1 {
-    uint8_t byte;
-};
-struct ckpt_e3 {
-    uint8_t byte[3];
-};
-struct ckpt_e16 {
-    uint64_t half[2];
-};
-
 static inline uint16_t ckpt_bf16_of_f16(uint16_t h) {
     return ckpt_bf16_of_f32(ckpt_f32_of_f16(h));
 }

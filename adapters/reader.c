@@ -27,7 +27,8 @@
 #include "base/resident.h"
 #include "formats/chunk_grid.h"
 
-/* With the few MiB of the program itself, 32 MiB beside what cache= allows. */
+/* With the few MiB of the program itself 32 MiB, which fs/session.c takes off what cache= allows.
+ */
 #define BANDS_DEFAULT ((size_t)28 << 20)
 #define BANDS_LEAST ((size_t)64 << 10)
 #define BAND_SHARE 4                  /* no band takes more than this part of the cache */

@@ -12,6 +12,9 @@
  *       2 2 2 2 . . .                        one that is not stored is the fill value throughout
  *       2 2 2 2 . . .
  *
+ * Of a plain grid a chunk at the edge may be stored only as far as the array goes, if its strides
+ * are those of the others: shorter along one axis, with a single index along those outside it.
+ *
  * A stored chunk may be a shard, which is a grid of chunks itself: then the grid is that of the
  * smallest chunks, and an index says where in the shard each of them lies.
  *

@@ -28,16 +28,6 @@ struct kind {
     struct ckpt_element_map map;
 };
 
-/* Sizes by name, since those of COPY1, 3 and 16 have types of gather_scalar.c. */
-struct ckpt_e1 {
-    uint8_t byte;
-};
-struct ckpt_e3 {
-    uint8_t byte[3];
-};
-struct ckpt_e16 {
-    uint64_t half[2];
-};
 #define KIND(kind, from, to, convert) [CKPT_KERNEL_##kind] = {#kind, sizeof(from), sizeof(to), {0}},
 static const struct kind kinds[CKPT_KERNEL_COUNT] = {
     CKPT_KERNEL_COPIES(KIND) CKPT_KERNEL_CASTS(KIND)[CKPT_KERNEL_MAP] = {
