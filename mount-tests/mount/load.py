@@ -3,7 +3,7 @@ import json, os, signal, struct, subprocess, sys, tempfile, time
 from mounted import *
 from faulty import wait
 
-SANITIZED = b"__asan_init" in open(BINARY, "rb").read() or b"__tsan_init" in open(BINARY, "rb").read()
+SANITIZED = bool(sanitizer())
 
 
 class Served:

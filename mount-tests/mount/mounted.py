@@ -10,6 +10,13 @@ FIXTURES = os.environ.get("FIXTURES", os.path.join(os.path.dirname(os.path.abspa
 SANITIZER = re.compile(r"AddressSanitizer|runtime error:|LeakSanitizer|ThreadSanitizer")
 
 
+def sanitizer():
+    """What the binary was built with: "address", "thread" or "". Limits of time and memory are not for sanitizers."""
+    with open(BINARY, "rb") as f:
+        binary = f.read()
+    return "address" if b"__asan_init" in binary else "thread" if b"__tsan_init" in binary else ""
+
+
 def need_fuse():
     try:
         os.close(os.open("/dev/fuse", os.O_RDWR))

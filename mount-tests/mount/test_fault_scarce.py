@@ -18,9 +18,7 @@ KINDS = "malloc mmap memfd open read write stat thread fallocate sync rename".sp
 
 
 def can_run():
-    with open(BINARY, "rb") as f:
-        binary = f.read()
-    if not SCARCE or b"__asan_init" in binary or b"__tsan_init" in binary:
+    if not SCARCE or sanitizer():
         print("skipped: a sanitizer has allocators of its own")
         sys.exit(77)
 

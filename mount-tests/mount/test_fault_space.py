@@ -10,12 +10,6 @@ noise = random.Random(7)
 LARGE = 8 << 20
 
 
-def sanitized():
-    with open(BINARY, "rb") as f:
-        binary = f.read()
-    return b"__asan_init" in binary or b"__tsan_init" in binary
-
-
 def put(path, deflated=True):
     """A .pt of one large and some small tensors; {name: bytes}."""
     data = {"large": noise.randbytes(LARGE // 2) + bytes(LARGE // 2), **{f"small{i}": noise.randbytes(4096) for i in range(8)}}
@@ -132,7 +126,7 @@ def read_all(m, data, outcomes):
 
 def test_out_of_memory():
     """Memory runs out under the mount: ENOMEM or EIO for who needs some, a line or two, and all is right again when it is back."""
-    if sanitized():
+    if sanitizer():
         print("     skipped: a sanitizer needs all of the address space")
         return
     with tempfile.TemporaryDirectory() as d, tempfile.TemporaryDirectory() as m, tempfile.TemporaryFile("w+") as log:
@@ -164,7 +158,7 @@ def test_out_of_memory():
 
 def test_little_memory_from_the_start():
     """Works, or says so before the mount: never a mount that ends."""
-    if sanitized():
+    if sanitizer():
         print("     skipped: a sanitizer needs all of the address space")
         return
     outcomes = set()

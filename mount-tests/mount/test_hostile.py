@@ -9,8 +9,7 @@ from mounted import *
 SEED = int(os.environ.get("CKPT_SEED", 4))
 ONLY = os.environ.get("CKPT_HOSTILE", "")
 MARKER = "PT_EVIL_MARKER"
-with open(BINARY, "rb") as f:
-    SCALE = 3 if re.search(rb"__asan_init|__tsan_init", f.read()) else 1
+SCALE = 3 if sanitizer() else 1
 SECONDS = 5 * SCALE
 MIB = 256  # a sanitizer's own memory is none of ours to bound
 

@@ -152,8 +152,7 @@ def test_at_rest():
 
 
 if __name__ == "__main__":
-    with open(BINARY, "rb") as f:
-        if b"__asan_init" in (binary := f.read()) or b"__tsan_init" in binary:
-            print("skipped: a sanitizer's own memory cannot be told from the program's")
-            sys.exit(77)
+    if sanitizer():
+        print("skipped: a sanitizer's own memory cannot be told from the program's")
+        sys.exit(77)
     main(__name__)

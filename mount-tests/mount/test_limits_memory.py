@@ -12,8 +12,8 @@ import json, os, resource, struct, sys, tempfile
 
 sys.dont_write_bytecode = True
 import limits_files, limits_stores, orbax_file
+from mounted import BINARY, sanitizer
 
-BINARY = os.environ.get("MOUNT_CKPT", "build/mount.ckpt")
 MIB = 256
 SECONDS = 5
 MOST_TENSORS = 170_000
@@ -299,10 +299,9 @@ def check(name, path):
 
 
 def main():
-    with open(BINARY, "rb") as f:
-        if b"__asan_init" in (binary := f.read()) or b"__tsan_init" in binary:
-            print("skipped: a sanitizer's own memory cannot be told from the program's")
-            sys.exit(77)
+    if sanitizer():
+        print("skipped: a sanitizer's own memory cannot be told from the program's")
+        sys.exit(77)
     wanted = sys.argv[1:]
     bad = 0
     for make in cases + limits_stores.cases:
