@@ -3,13 +3,10 @@
  * found among the names of the result, too; the second is explained while it is made. A model that
  * cannot be built is explained as far as it came: that is when one wants to know.
  */
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "base/cleanup.h"
 #include "fs/command.h"
 #include "fs/explain_show.h"
+#include "fs/print.h"
 #include "fs/session.h"
 
 static void auto_model(struct ckpt_model **m) {
@@ -18,12 +15,9 @@ static void auto_model(struct ckpt_model **m) {
 #define ckpt_auto_model auto_model
 
 static int print(const struct ckpt_str *s, struct ckpt_err *err) {
-    const struct ckpt_text text = ckpt_str_text(s);
     if (s->failed)
         return ckpt_fail_memory(err, "explaining");
-    if (fwrite(text.s, 1, text.n, stdout) != text.n || fflush(stdout) != 0)
-        return ckpt_fail(err, -errno, "writing to stdout: %s", strerror(errno));
-    return 0;
+    return ckpt_print(stdout, "stdout", s->s, s->n, err);
 }
 
 static int find(const struct ckpt_command *c, const struct ckpt_session *s,

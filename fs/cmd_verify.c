@@ -2,23 +2,15 @@
  * --verify: the report of verify.json on stdout, without its padding. With --verbose, a text for
  * people on stderr; the report goes only to a stdout that is no terminal, where it would drown it.
  */
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "fs/command.h"
+#include "fs/print.h"
 #include "fs/session.h"
 #include "fs/verify_text.h"
 
 enum { EXIT_PASS = 0, EXIT_DIFF = 1, EXIT_OTHER = 2 };
-
-static int print(const struct ckpt_str *text, FILE *to, const char *name, struct ckpt_err *err) {
-    if (text->n && (fwrite(text->s, 1, text->n, to) != text->n || fflush(to) != 0))
-        return ckpt_fail(err, -errno, "writing to %s: %s", name, strerror(errno));
-    return 0;
-}
 
 int ckpt_cmd_verify(const struct ckpt_command *c, struct ckpt_err *err) {
     CKPT_AUTO(session) struct ckpt_session *s = NULL;
@@ -34,9 +26,9 @@ int ckpt_cmd_verify(const struct ckpt_command *c, struct ckpt_err *err) {
     if (rc == 0)
         rc = ckpt_session_verify(s, NULL, &report, &status, err);
     if (rc == 0)
-        rc = print(&text, stderr, "stderr", err);
+        rc = ckpt_print(stderr, "stderr", text.s, text.n, err);
     if (rc == 0 && !(c->verbose && isatty(STDOUT_FILENO)))
-        rc = print(&report, stdout, "stdout", err);
+        rc = ckpt_print(stdout, "stdout", report.s, report.n, err);
     if (rc < 0)
         return rc;
     return status == CKPT_STATUS_PASS   ? EXIT_PASS

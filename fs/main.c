@@ -1,12 +1,15 @@
 /* mount.ckpt: parses, runs one command, says in one line what failed. The only file that prints
  * errors. */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/guard.h"
 #include "fs/command.h"
+#include "fs/print.h"
 
 /* Descriptors 0 to 2 must be taken, or a checkpoint would be opened as one of them. */
 static void take_standard_descriptors(void) {
@@ -16,6 +19,10 @@ static void take_standard_descriptors(void) {
     } while (fd >= 0 && fd <= 2);
     if (fd > 2)
         close(fd);
+}
+
+static int print(const char *text, struct ckpt_err *err) {
+    return ckpt_print(stdout, "stdout", text, strlen(text), err);
 }
 
 static int run(const struct ckpt_command *c, struct ckpt_err *err) {
@@ -31,11 +38,9 @@ static int run(const struct ckpt_command *c, struct ckpt_err *err) {
     case CKPT_ACTION_CAT:
         return ckpt_cmd_cat(c, err);
     case CKPT_ACTION_HELP:
-        fputs(ckpt_command_help, stdout);
-        return CKPT_EXIT_OK;
+        return print(ckpt_command_help, err);
     case CKPT_ACTION_VERSION:
-        puts("mount.ckpt " CKPT_VERSION);
-        return CKPT_EXIT_OK;
+        return print("mount.ckpt " CKPT_VERSION "\n", err);
     }
     return CKPT_EXIT_USAGE;
 }
@@ -46,7 +51,7 @@ static int report(const struct ckpt_command *c, int error, struct ckpt_err *err)
     fprintf(stderr, "mount.ckpt: %s\n", err->text);
     if (c->action == CKPT_ACTION_VERIFY)
         return CKPT_EXIT_SYSTEM; /* 1 would say that it ran and found a difference */
-    return c->source ? ckpt_exit_code(error) : CKPT_EXIT_USAGE;
+    return c->source || error != -EINVAL ? ckpt_exit_code(error) : CKPT_EXIT_USAGE;
 }
 
 /* Every shard of a model stays open; the usual soft limit of 1024 files is there for select(). */

@@ -1,4 +1,4 @@
-"""What starting costs: no library that only a check needs, little address space."""
+"""What starting costs: no library that only a check needs, little address space. And that commands say when they can't print."""
 import os
 from mounted import *
 
@@ -31,7 +31,7 @@ def in_little_address_space(*args):
 
 
 def test_little_address_space():
-    if re.search(rb"__[at]san_init", read(BINARY)):
+    if sanitizer():
         return print("skipped: sanitizers take terabytes of address space")
     for args in (["--help"], ["--version"], ["--inspect", A1], ["--cat", "model.safetensors", A1]):
         p = in_little_address_space(*args)
@@ -45,6 +45,13 @@ def test_little_address_space():
             assert safetensors(os.path.join(d, "model.safetensors"))[0]
         finally:
             unmount(d)
+
+
+def test_what_cannot_be_printed_is_an_error():
+    for args in (["--help"], ["--version"], ["--inspect", A1], ["--inspect", "--explain", "fc1.weight", A1], ["--cat", "model.safetensors", A1], ["--verify", A1]):
+        with open("/dev/full", "w") as full:
+            p = subprocess.run([BINARY, *args], stdout=full, stderr=subprocess.PIPE, encoding="utf-8", timeout=60)
+        assert p.returncode == 2 and p.stderr.count("\n") == 1 and p.stderr.endswith("No space left on device\n"), (args, p)
 
 
 if __name__ == "__main__":
