@@ -1,7 +1,7 @@
 """Files that stand at limits, as the tests of memory need them: huge archives without checksums, many shards, stores."""
 import json, os, struct
 
-import orbax_file
+import orbax_file, zip64_file
 
 REBUILD = b"ctorch._utils\n_rebuild_tensor_v2\n"
 
@@ -25,24 +25,10 @@ def state_dict(counts):
 
 
 def write_zip(path, entries):
-    """(name, size, bytes or None for a hole, stored bytes if deflated); zip64 throughout, checksums not computed."""
-    directory = []
-    with open(path, "wb") as f:
-        for name, size, data, deflated in entries:
-            at, stored = f.tell(), size if deflated is None else len(deflated)
-            extra = struct.pack("<HHQQ", 1, 16, size, stored)
-            common = struct.pack("<HHHHIII", 0, 8 if deflated else 0, 0, 0, 0, 0xFFFFFFFF, 0xFFFFFFFF)
-            f.write(b"PK\3\4" + struct.pack("<H", 45) + common + struct.pack("<HH", len(name), len(extra)) + name.encode() + extra)
-            if data is None and deflated is None:
-                f.seek(size, 1)
-            else:
-                f.write(data if deflated is None else deflated)
-            extra = struct.pack("<HHQQQ", 1, 24, size, stored, at)
-            directory.append(b"PK\1\2" + struct.pack("<HH", 45, 45) + common
-                          + struct.pack("<HHHHHII", len(name), len(extra), 0, 0, 0, 0, 0xFFFFFFFF) + name.encode() + extra)
-        at, n, directory = f.tell(), len(entries), b"".join(directory)
-        f.write(directory + b"PK\6\6" + struct.pack("<QHHIIQQQQ", 44, 45, 45, 0, 0, n, n, len(directory), at))
-        f.write(b"PK\6\7" + struct.pack("<IQI", 0, at + len(directory), 1) + b"PK\5\6" + b"\0" * 4 + b"\xff" * 12 + b"\0\0")
+    """(name, size, bytes or None for a hole, stored bytes if deflated); checksums not computed."""
+    def pieces(data, deflated):
+        return None if data is None and deflated is None else [data if deflated is None else deflated]
+    zip64_file.write_zip(path, [(name, size, pieces(data, deflated), 0, deflated is not None) for name, size, data, deflated in entries])
 
 
 def make_shards(folder, n=1500):

@@ -10,17 +10,21 @@ the rule files, so a new rule is covered as soon as it is there:
     swapped    two of its names change places              gates, query and key
     exchanged  it and a rule like it change names          norm_1 and norm_2, gamma and beta
 """
+import array
 import copy
 import itertools
 import json
 import os
 import pathlib
+import random
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
+
+from mounted import write_safetensors
 
 MOUNT_CKPT = os.environ["MOUNT_CKPT"]
 FIXTURES = pathlib.Path(os.environ["FIXTURES"])
@@ -219,6 +223,22 @@ def check_norm_order(source):
     print("ok norm_first unknown, told, mapped", flush=True)
 
 
+def check_large_numbers():
+    """Where sums of tens of thousands come near 0, what rounding leaves is no difference; a matrix that lies the other way is one."""
+    rng = random.Random(8)
+    def weight(rows, columns):
+        return "F32", [rows, columns], array.array("f", (rng.randrange(100) for _ in range(rows * columns))).tobytes()
+    with tempfile.TemporaryDirectory() as folder:
+        source, rules = pathlib.Path(folder, "large.safetensors"), pathlib.Path(folder, "rules.json")
+        write_safetensors(source, {f"{i}.weight": weight(129, 1000) for i in range(40)} | {"square.weight": weight(300, 300)})
+        code, report = verify(source, "kind=.=>linear")
+        assert code == 0, [(layer["path"], layer["max_abs"]) for layer in report["layers"] if layer["status"] != "PASS"]
+        rules.write_text(json.dumps({"rules": [{"match": "square\\.weight", "name": "square.weight"}]}))
+        code, report = verify(source, "kind=.=>linear", f"rules={rules}")
+        assert code == 1 and [layer["path"] for layer in report["layers"] if layer["status"] == "DIFF"] == ["square"], (code, report["layers"])
+    print("ok large numbers", flush=True)
+
+
 def check_what_is_left():
     """What is not adapted on purpose is skipped; a name of burn's that is missing is not."""
     code, report = verify(FOLDER / "gru_full.pt", "modules=store")
@@ -251,6 +271,7 @@ def main():
     silent = check_breakages("burn-nn.json", ["modules=store"], sources, False)
     silent += check_breakages("burn-store.json", [], sources, True)
     assert not silent, f"rules that no file here needs: {silent}"
+    check_large_numbers()
     check_what_is_left()
     check_chain()
     with tempfile.TemporaryDirectory() as folder:  # without the graph that lies beside it
