@@ -237,18 +237,24 @@ static void drop_used(struct merge *m) {
 
 /* --- what burn cannot hold either, and nobody computes --- */
 
-/* spectral_norm keeps weight_orig, or parametrizations.weight.original, and the vectors of its
- * power iteration; other parametrizations keep an original, too. */
+/* Whether there is the key that ends so where this one ends with "orig". */
+static bool has_beside(const struct merge *m, struct ckpt_text key, const char *end) {
+    char other[CKPT_REGEX_RESULT_MAX];
+    const size_t stem = key.n - strlen("orig"), n = strlen(end);
+    if (stem + n > sizeof other)
+        return false;
+    memcpy(other, key.s, stem);
+    memcpy(other + stem, end, n);
+    return ckpt_strmap_get(&m->keys, (struct ckpt_text){other, stem + n}) != CKPT_STRMAP_ABSENT;
+}
+
+/* spectral_norm keeps weight_orig beside a vector weight_u of its power iteration, pruning
+ * weight_orig and bias_orig beside a mask; parametrizations keep parametrizations.weight.original.
+ */
 static bool is_original(const struct merge *m, struct ckpt_text key) {
     if (ckpt_text_ends(key, ".original"))
         return memmem(key.s, key.n, "parametrizations.", 17) != NULL;
-    if (!ckpt_text_ends(key, "weight_orig") || key.n > CKPT_REGEX_RESULT_MAX)
-        return false;
-    char vector[CKPT_REGEX_RESULT_MAX]; /* weight_orig -> weight_u */
-    const size_t n = key.n - 3;
-    memcpy(vector, key.s, n - 1);
-    vector[n - 1] = 'u';
-    return ckpt_strmap_get(&m->keys, (struct ckpt_text){vector, n}) != CKPT_STRMAP_ABSENT;
+    return ckpt_text_ends(key, "_orig") && (has_beside(m, key, "u") || has_beside(m, key, "mask"));
 }
 
 static int warn_originals(struct merge *m) {
@@ -264,10 +270,11 @@ static int warn_originals(struct merge *m) {
     return n == 0 ? 0
                   : ckpt_build_warn(
                         m->b,
-                        "%zu weights are computed by spectral_norm or another parametrization "
-                        "('%.*s'...): they stay as they are, and burn finds no weight there; "
-                        "torch.nn.utils.parametrize.remove_parametrizations and saving again makes "
-                        "plain weights",
+                        "%zu weights are computed by spectral_norm, pruning or another "
+                        "parametrization ('%.*s'...): they stay as they are, and burn finds no "
+                        "weight there; saving again after remove_spectral_norm, prune.remove or "
+                        "parametrize.remove_parametrizations of torch.nn.utils makes plain "
+                        "weights",
                         n, CKPT_TEXT_ARGS(first->key));
 }
 

@@ -427,6 +427,32 @@ static void spectral(void **state) {
     }
 }
 
+/* prune's original is one where its mask lies beside it, whatever it is called. */
+static void pruned(void **state) {
+    (void)state;
+    static const struct {
+        const char *keys[3], *warned;
+    } cases[] = {{{"fc.weight_orig", "fc.weight_mask", "fc.bias"}, "fc.weight_orig"},
+                 {{"fc.weight", "fc.bias_mask", "fc.bias_orig"}, "fc.bias_orig"},
+                 {{"fc.weight_orig", "gc.weight_mask", "fc.bias"}, NULL},
+                 {{"_orig", "weight_mask", "fc.bias"}, NULL}};
+    for (size_t i = 0; i < 4; i++) {
+        struct ckpt_checkpoint *const c = toy_new();
+        for (uint32_t k = 0; k < 3; k++)
+            toy_tensor(c, cases[i].keys[k], CKPT_DT_F32, "4,4", k);
+        const struct ckpt_adapt_options o = {0};
+        struct ckpt_model *const m = build(c, &o);
+        assert_int_equal(m->ntensors, 3);
+        bool found = false;
+        for (size_t w = 0; w < m->nwarnings; w++)
+            found = found || (strstr(m->warnings[w].s, "prune.remove") &&
+                              strstr(m->warnings[w].s, cases[i].warned ? cases[i].warned : ""));
+        assert_int_equal(found, cases[i].warned != NULL);
+        ckpt_model_free(m);
+        ckpt_checkpoint_close(c);
+    }
+}
+
 /* --- the byte check --- */
 
 static enum ckpt_status check_bytes(struct ckpt_reader *r, const struct ckpt_model *m,
@@ -467,7 +493,8 @@ int main(void) {
         cmocka_unit_test(as_torch),       cmocka_unit_test(as_it_is),
         cmocka_unit_test(random_weights), cmocka_unit_test(many_readers),
         cmocka_unit_test(pinned),         cmocka_unit_test(left_alone),
-        cmocka_unit_test(spectral),       cmocka_unit_test(wrong_norm),
+        cmocka_unit_test(spectral),       cmocka_unit_test(pruned),
+        cmocka_unit_test(wrong_norm),
     };
     return ckpt_guard_install() || cmocka_run_group_tests(tests, NULL, NULL);
 }
