@@ -179,8 +179,9 @@ static int serve_threads(struct ckpt_mount *m) {
     return rc;
 }
 
-/* libfuse ends its loop when a thread more finds no memory for its stack or buffer. No request is
- * lost by that, and once there are readers, one thread is better than no mount. */
+/* libfuse ends its loop when a thread more finds no memory for its buffer. What its other threads
+ * have just taken by then is lost, and the kernel tells those readers so (ECONNABORTED); all others
+ * are served: once there are readers, one thread is better than no mount. */
 static int serve_alone(struct ckpt_mount *m) {
     const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
     int rc = -ENOMEM;

@@ -130,7 +130,7 @@ def test_out_of_memory():
         print("     skipped: a sanitizer needs all of the address space")
         return
     with tempfile.TemporaryDirectory() as d, tempfile.TemporaryDirectory() as m, tempfile.TemporaryFile("w+") as log:
-        data = put(d + "/m.pt")
+        data, seen = put(d + "/m.pt"), set()
         p = subprocess.Popen([BINARY, "--foreground", "-v", "-o", "cache=256M,direct_io", d + "/m.pt", m], stdout=subprocess.PIPE, stderr=log)
         try:
             assert b"9 tensors" in p.stdout.readline(), "that it serves"
@@ -144,7 +144,7 @@ def test_out_of_memory():
                     assert p.poll() is None, "the daemon has ended"
                     # a daemon without any thread yet waits for memory: give it some
                     resource.prlimit(p.pid, resource.RLIMIT_AS, (address_space(p.pid) + (room := room + (1 << 20)), resource.RLIM_INFINITY))
-                assert set(outcomes) <= {"right", "ENOMEM", "EIO"}, set(outcomes)
+                seen |= set(outcomes)
             resource.prlimit(p.pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
             assert all(read(m, k) == v for k, v in data.items())
         finally:
@@ -154,6 +154,9 @@ def test_out_of_memory():
             lines = log.read().splitlines()
             assert code == 0, (code, lines)
         assert all(line.startswith("mount.ckpt: ") for line in lines) and len(lines) <= 4, lines
+        # libfuse drops what its threads have just taken when it ends them for lack of a buffer, and the kernel tells the reader
+        dropped = {"ECONNABORTED"} if any("serving goes on with one" in line for line in lines) else set()
+        assert seen <= {"right", "ENOMEM", "EIO"} | dropped, (seen, lines)
 
 
 def test_little_memory_from_the_start():
