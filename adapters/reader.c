@@ -119,6 +119,8 @@ static ssize_t add_mapped(const struct request *q, struct ckpt_err *err) {
             break;
         added += n;
     }
+    if (added > 0 && q->part->source->blob->in_file)
+        ckpt_reply_is_in_file(q->reply, q->part->source->blob->file);
     return (ssize_t)added;
 }
 
@@ -275,6 +277,7 @@ void ckpt_reply_done(struct ckpt_reader *r, struct ckpt_reply *reply) {
     }
     reply->niov = 0;
     reply->nbytes = 0;
+    reply->nafter = 0;
 }
 
 int ckpt_reader_lost(const struct ckpt_adapted *t, uint64_t off, struct ckpt_err *err) {

@@ -49,6 +49,10 @@ struct ckpt_reply {
     size_t nbytes;
     struct ckpt_reply_hold *holds; /* bands and pins that the iovecs point into */
     struct ckpt_stop stop;         /* asked between pieces of work */
+    /* What follows in the source's mapping upon the bytes that were added last, if they are its
+     * own: where a reader who goes forwards is likely to read next. */
+    const uint8_t *after;
+    size_t nafter;
 };
 
 /* Appends the bytes [off, off+len) of t to the reply, fewer only if the iovecs run out: returns the
@@ -63,6 +67,8 @@ ssize_t ckpt_reader_add(struct ckpt_reader *r, const struct ckpt_adapted *t, uin
 /* Other bytes of a reply: they must outlive it. Bytes added, 0 when the iovecs ran out. */
 size_t ckpt_reply_add_bytes(struct ckpt_reply *reply, const void *data, size_t n);
 size_t ckpt_reply_add_zeros(struct ckpt_reply *reply, size_t n);
+/* The bytes added last, more than none, lie in this file's mapping. */
+void ckpt_reply_is_in_file(struct ckpt_reply *reply, const struct ckpt_file *file);
 /* Copies a reply's bytes into buf, under the guard: 0, or -EIO if a source went away. */
 int ckpt_reply_copy(const struct ckpt_reply *reply, void *buf) CKPT_CHECKED;
 /* Of a reply that could not be copied: the first of its bytes that isn't there; nbytes if all are

@@ -23,7 +23,14 @@ size_t ckpt_reply_add_bytes(struct ckpt_reply *reply, const void *data, size_t n
             (struct iovec){(void *)(uintptr_t)data, n}; /* never written to */
     }
     reply->nbytes += n;
+    reply->nafter = 0;
     return n;
+}
+
+void ckpt_reply_is_in_file(struct ckpt_reply *reply, const struct ckpt_file *file) {
+    const struct iovec *const last = &reply->iov[reply->niov - 1];
+    reply->after = (const uint8_t *)last->iov_base + last->iov_len;
+    reply->nafter = (size_t)(file->data + file->size - reply->after);
 }
 
 size_t ckpt_reply_add_zeros(struct ckpt_reply *reply, size_t n) {

@@ -5,13 +5,31 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/guard.h"
+
 #define PAGES 512 /* asked for at once */
+/* With a page the kernel maps those around it that are in memory, too: so many bytes, aligned. */
+#define FAULT_AROUND (64u << 10)
 
 static bool all_resident(const unsigned char *page, size_t n) {
     for (size_t i = 0; i < n; i++)
         if (!(page[i] & 1))
             return false;
     return true;
+}
+
+/* Not inlined: sigsetjmp leaves locals of its caller indeterminate. */
+__attribute__((noinline)) static int touch(const volatile uint8_t *p) {
+    int rc;
+    CKPT_GUARDED(rc, (void)*p);
+    return rc;
+}
+
+void ckpt_fault_in(const void *p, size_t n) {
+    const uint8_t *const from = p;
+    for (size_t i = 0; i < n; i += FAULT_AROUND)
+        if (!ckpt_is_resident(from + i, 1) || touch(from + i) < 0)
+            return;
 }
 
 bool ckpt_is_resident(const void *p, size_t n) {

@@ -24,8 +24,9 @@ struct ckpt_fuse_server {
     bool no_opendir;               /* the kernel opens folders by itself */
     atomic_bool has_begun;         /* INIT is answered, and all of this immutable */
     /* fuse_read.c: */
-    unsigned workers;      /* libfuse's threads, at most; 0: one, which does all */
-    atomic_uint answering; /* of these, those that answer reads */
+    unsigned workers;          /* libfuse's threads, at most; 0: one, which does all */
+    atomic_uint answering;     /* of these, those that answer reads */
+    _Atomic uint64_t read_end; /* a mark of where the last large read ended */
 };
 
 static inline struct ckpt_fuse_server *ckpt_fuse_server(fuse_req_t req) {

@@ -262,6 +262,14 @@ static ssize_t add_segments(const struct ckpt_vfile *f, struct ckpt_reader *r, u
     return (ssize_t)done;
 }
 
+static ssize_t add_plain(const struct ckpt_file *file, uint64_t off, size_t len,
+                         struct ckpt_reply *reply) {
+    const size_t n = ckpt_reply_add_bytes(reply, file->data + off, len);
+    if (n > 0)
+        ckpt_reply_is_in_file(reply, file);
+    return (ssize_t)n;
+}
+
 static ssize_t add_range(struct ckpt_vfile *f, struct ckpt_reader *r, uint64_t off, size_t len,
                          struct ckpt_reply *reply, struct ckpt_err *err) {
     if (f->kind == CKPT_VFILE_SEGMENTS)
@@ -269,7 +277,7 @@ static ssize_t add_range(struct ckpt_vfile *f, struct ckpt_reader *r, uint64_t o
     if (f->kind == CKPT_VFILE_MADE)
         return add_made(f->made, off, len, reply, err);
     if (f->kind == CKPT_VFILE_PLAIN)
-        return (ssize_t)ckpt_reply_add_bytes(reply, f->plain->file->data + off, len);
+        return add_plain(f->plain->file, off, len, reply);
     const int rc = ckpt_computed_wait(f->computed, err);
     if (rc < 0)
         return rc;

@@ -377,6 +377,38 @@ static void test_source_shrinks(void **state) {
     close_world(&w);
 }
 
+/* What a reply says of the bytes after its last ends where the file does, or is nothing. */
+static void test_what_follows(void **state) {
+    const struct world *const w = *state;
+    struct ckpt_reader *const r = new_reader(0, false);
+    const uint8_t *const end = w->file->data + w->file->size;
+    struct rng rng = {11};
+    for (int i = 0; i < 400; i++) {
+        const size_t k = (size_t)i % w->n;
+        const struct ckpt_adapted *const t = &w->tensor[k];
+        if (t->nbytes == 0)
+            continue;
+        const uint64_t off = rng_next(&rng) % t->nbytes;
+        const size_t len = 1 + (size_t)(rng_next(&rng) % (t->nbytes - off));
+        struct ckpt_reply reply = {.niov = 0};
+        const ssize_t n = ckpt_reader_add(r, t, off, len, &reply, NULL);
+        assert_true(n > 0);
+        assert_true(reply.nafter == 0 ||
+                    (reply.after > w->file->data && reply.after + reply.nafter == end));
+        if (k == 0) /* as it is in the file */
+            assert_ptr_equal(reply.after, w->file->data + 4096 + 8 + off + (size_t)n);
+        if (k == 1) /* transposed */
+            assert_int_equal(reply.nafter, 0);
+        if (i % 2 && reply.niov < CKPT_REPLY_IOV_MAX) {
+            ckpt_reply_add_bytes(&reply, "x", 1);
+            assert_int_equal(reply.nafter, 0);
+        }
+        ckpt_reply_done(r, &reply);
+        assert_int_equal(reply.nafter, 0);
+    }
+    ckpt_reader_free(r);
+}
+
 static bool always(void *arg) {
     (void)arg;
     return true;
@@ -524,6 +556,7 @@ int main(void) {
         cmocka_unit_test(test_eight_threads),
         cmocka_unit_test(test_all_pinned),
         cmocka_unit_test(test_source_shrinks),
+        cmocka_unit_test(test_what_follows),
         cmocka_unit_test(test_interrupted),
         cmocka_unit_test(test_second_reader_waits),
         cmocka_unit_test(test_waiter_gets_the_error),
