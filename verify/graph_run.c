@@ -270,6 +270,9 @@ static int write_back(const struct ckpt_step *s, const struct ckpt_arg *arg, uin
     const struct ckpt_arg *const self = self_of(s, arg, n);
     if (!self || self->kind != CKPT_ARG_ARRAY)
         return ckpt_fail(err, -EOPNOTSUPP, "it changes a parameter");
+    if (!result->store)
+        return ckpt_fail(err, -EINVAL, "it gives nothing that could be written into %s",
+                         self->name);
     if (only_turns(s))
         return 0;
     CKPT_AUTO(array) struct ckpt_array given = *result;

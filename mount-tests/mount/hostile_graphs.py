@@ -80,6 +80,7 @@ def shapes_and_kinds():
     yield Case("a list where a tensor belongs", one("relu.default", self=tensors("x", "x")))
     yield Case("none where a tensor belongs", one("relu.default", self={"as_none": True}))
     yield Case("no arguments", one("linear.default"))
+    yield Case("an assertion in place", one("_assert_tensor_metadata_.default", a=tensor("x")), word="nothing that could be written")
     yield Case("an argument twice", {".graph.json": graph([{**node("relu.default", "y"), "inputs": [{"name": "self", "arg": tensor("x"), "kind": 1}] * 2}], ["y"], X, WEIGHTS)})
     yield Case("a thousand arguments", {".graph.json": graph([{**node("relu.default", "y"), "inputs": [{"name": f"a{i}", "arg": tensor("x"), "kind": 1} for i in range(1000)]}],
                                                              ["y"], X, WEIGHTS)})
