@@ -123,7 +123,7 @@ static bool leads_out(const struct scan *scan, const char *path) {
 static int add_file(struct scan *scan, const char *path, const struct stat *st, uint32_t folder,
                     struct ckpt_text name, struct ckpt_err *err) {
     struct ckpt_session *s = scan->s;
-    struct ckpt_plain *p = ckpt_plain_new(&s->arena, path, st);
+    struct ckpt_plain *p = ckpt_plain_new(&s->plain, &s->arena, path, st);
     struct ckpt_vfile *f = p ? ckpt_vfile_plain(&s->arena, p) : NULL;
     uint32_t node;
     return f ? ckpt_session_add_file(s, folder, name, f, false, &node, err)

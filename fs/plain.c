@@ -5,7 +5,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-struct ckpt_plain *ckpt_plain_new(struct ckpt_arena *a, const char *path, const struct stat *st) {
+struct ckpt_plain *ckpt_plain_new(struct ckpt_plain **list, struct ckpt_arena *a, const char *path,
+                                  const struct stat *st) {
     struct ckpt_plain *p = ckpt_arena_alloc(a, sizeof *p);
     if (!p)
         return NULL;
@@ -15,7 +16,18 @@ struct ckpt_plain *ckpt_plain_new(struct ckpt_arena *a, const char *path, const 
     p->dev = st->st_dev;
     p->ino = st->st_ino;
     pthread_mutex_init(&p->mu, NULL);
-    return p->path ? p : NULL;
+    if (!p->path)
+        return NULL;
+    p->next = *list;
+    *list = p;
+    return p;
+}
+
+void ckpt_plain_close_list(struct ckpt_plain *list) {
+    for (struct ckpt_plain *p = list; p; p = p->next) {
+        ckpt_file_close(p->file);
+        pthread_mutex_destroy(&p->mu);
+    }
 }
 
 static bool same(const struct ckpt_plain *p, const struct ckpt_file *f) {

@@ -11,7 +11,8 @@
 #include "formats/file.h"
 
 struct ckpt_plain {
-    const char *path; /* absolute */
+    struct ckpt_plain *next; /* in the list that it was made into */
+    const char *path;        /* absolute */
     uint64_t size;
     struct timespec mtime;
     dev_t dev;
@@ -23,8 +24,12 @@ struct ckpt_plain {
 
 struct stat;
 
-/* NULL when out of memory. Never needs freeing once its readers are gone. */
-struct ckpt_plain *ckpt_plain_new(struct ckpt_arena *a, const char *path, const struct stat *st);
+/* At the head of the list. NULL when out of memory. */
+struct ckpt_plain *ckpt_plain_new(struct ckpt_plain **list, struct ckpt_arena *a, const char *path,
+                                  const struct stat *st);
+/* When nobody reads any more: what the kernel did not say was closed, since the mount was gone by
+ * then, is closed. Before the arena is freed. */
+void ckpt_plain_close_list(struct ckpt_plain *list);
 /* -ESTALE if the file is not the one that was there when we looked. */
 int ckpt_plain_open(struct ckpt_plain *p, struct ckpt_err *err) CKPT_CHECKED;
 /* The same question while it is open. */

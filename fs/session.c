@@ -227,6 +227,7 @@ void ckpt_session_close(struct ckpt_session *s) {
     ckpt_later_free(s->burnpack);
     ckpt_tree_fini(&s->tree);
     ckpt_made_free_list(s->made);
+    ckpt_plain_close_list(s->plain);
     ckpt_model_free(s->model);
     ckpt_graph_free(s->graph);
     ckpt_checkpoint_close(s->checkpoint);

@@ -48,6 +48,7 @@ struct ckpt_session {
     struct ckpt_source_files below_source;
     struct ckpt_npy_files npy;
     struct ckpt_made *made;          /* list of all texts that are made for their readers */
+    struct ckpt_plain *plain;        /* list of all plain files */
     uint32_t *tensor_node;           /* of each tensor of the model: its file in the tree */
     uint32_t *value_node;            /* of each value of the checkpoint */
     uint64_t *model_offset;          /* of each tensor: its byte in model.safetensors; NO_OFFSET */

@@ -98,8 +98,9 @@ static void write_file(const char *path, const char *text) {
 
 static struct ckpt_vfile *plain(struct ckpt_arena *a, const char *path) {
     struct stat st;
+    struct ckpt_plain *list = NULL;
     assert_int_equal(stat(path, &st), 0);
-    return ckpt_vfile_plain(a, ckpt_plain_new(a, path, &st));
+    return ckpt_vfile_plain(a, ckpt_plain_new(&list, a, path, &st));
 }
 
 static void test_plain_files(void **state) {
@@ -122,6 +123,29 @@ static void test_plain_files(void **state) {
     assert_int_equal(ckpt_vfile_open(f, &err), -ESTALE);
     unlink(path);
     assert_int_equal(ckpt_vfile_open(f, &err), -ESTALE);
+    ckpt_arena_fini(&arena);
+}
+
+/* The kernel may take a mount away without a word about what is open. */
+static void test_plain_files_left_open(void **state) {
+    (void)state;
+    struct ckpt_arena arena = {0};
+    struct ckpt_err err = {0};
+    struct ckpt_plain *list = NULL, *p[3];
+    char path[] = "/tmp/test_vfile.XXXXXX";
+    struct stat st;
+    close(mkstemp(path));
+    write_file(path, "hello");
+    assert_int_equal(stat(path, &st), 0);
+    for (int i = 0; i < 3; i++)
+        assert_non_null(p[i] = ckpt_plain_new(&list, &arena, path, &st));
+    assert_int_equal(ckpt_plain_open(p[1], &err), 0);
+    assert_int_equal(ckpt_plain_open(p[2], &err), 0);
+    const int fd = p[1]->file->fd;
+    ckpt_plain_close(p[2]);
+    ckpt_plain_close_list(list);
+    assert_int_equal(fcntl(fd, F_GETFD), -1);
+    unlink(path);
     ckpt_arena_fini(&arena);
 }
 
@@ -170,6 +194,7 @@ int main(void) {
         cmocka_unit_test(test_reply_stops_at_its_iovecs),
         cmocka_unit_test(test_writing),
         cmocka_unit_test(test_plain_files),
+        cmocka_unit_test(test_plain_files_left_open),
         cmocka_unit_test(test_plain_file_that_is_held),
         cmocka_unit_test(test_shrinking_is_eio),
     };
