@@ -27,6 +27,7 @@ def case(function, *args):
 
 
 NEAR = 0.8  # of the bound's speed
+HARDLY = 1.1  # times a floor: a bound below that leaves no room for noise
 
 # How a row's value comes from one round's figures of both sides; the first three are ratios.
 KINDS = {
@@ -80,8 +81,8 @@ class Result:
         return self.row.floor is not None and self.value is not None and not self.row.met(self.value, self.row.floor)
 
     def out_of_reach(self):
-        """The bound misses the floor, too, in the same rounds, and we are near it."""
-        return self.below_floor() and self.bound is not None and not self.row.met(self.bound, self.row.floor) and self.value >= NEAR * self.bound
+        """The bound misses the floor, too, or hardly reaches it, in the same rounds, and we are near the bound."""
+        return self.below_floor() and self.bound is not None and not self.row.met(self.bound, HARDLY * self.row.floor) and self.value >= NEAR * self.bound
 
     def misses_floor(self):
         return bool(self.failed) or self.below_floor() and not self.out_of_reach()

@@ -63,11 +63,13 @@ def test_floors():
 
 def test_a_floor_is_out_of_reach_only_near_the_bound():
     raw = case(steady, 1.0)
-    near, far, able = case(steady, 9.0), case(steady, 5.0), case(steady, 2.0)
+    near, far, able, hardly = case(steady, 9.0), case(steady, 5.0), case(steady, 2.0), case(steady, 2.4)
     assert result(row("speed", case(steady, 10.0), raw, floor=0.4, bound=near)).out_of_reach()
     assert not result(row("speed", case(steady, 10.0), raw, floor=0.4, bound=near)).misses_floor()
     assert result(row("speed", case(steady, 10.0), raw, floor=0.4, bound=far)).misses_floor()
     assert result(row("speed", case(steady, 2.6), raw, floor=0.4, bound=able)).misses_floor()
+    assert result(row("speed", case(steady, 2.6), raw, floor=0.4, bound=hardly)).out_of_reach()
+    assert result(row("speed", case(steady, 3.1), raw, floor=0.4, bound=hardly)).misses_floor()
 
 
 def test_what_is_compared_stands_together():
