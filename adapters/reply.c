@@ -57,12 +57,6 @@ int ckpt_reply_copy(const struct ckpt_reply *reply, void *buf) {
     return rc;
 }
 
-__attribute__((noinline)) static int touch(const volatile uint8_t *p) {
-    int rc;
-    CKPT_GUARDED(rc, (void)*p);
-    return rc;
-}
-
 size_t ckpt_reply_find_lost(const struct ckpt_reply *reply) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t before = 0;
@@ -70,7 +64,7 @@ size_t ckpt_reply_find_lost(const struct ckpt_reply *reply) {
         const uint8_t *const p = reply->iov[i].iov_base;
         const size_t n = reply->iov[i].iov_len;
         for (size_t at = 0; at < n; at += page - (uintptr_t)(p + at) % page)
-            if (touch(p + at) != 0)
+            if (ckpt_guard_touch(p + at) < 0)
                 return before + at;
     }
     return reply->nbytes;

@@ -90,3 +90,10 @@ void ckpt_guard_remove(const void *base) {
             atomic_store(&mappings[i].size, 0);
     pthread_mutex_unlock(&mu);
 }
+
+/* A function of its own, since sigsetjmp leaves locals of its caller indeterminate. */
+int ckpt_guard_touch(const void *p) {
+    int rc;
+    CKPT_GUARDED(rc, (void)*(const volatile uint8_t *)p);
+    return rc;
+}

@@ -28,6 +28,9 @@ int ckpt_guard_install(void);
 int ckpt_guard_add(const void *base, size_t n);
 void ckpt_guard_remove(const void *base);
 
+/* Reads one byte inside the guard: 0, or -EIO if it is not there. */
+int ckpt_guard_touch(const void *p);
+
 #define CKPT_GUARDED(rc, body)                                                                     \
     do {                                                                                           \
         if (sigsetjmp(ckpt_guard.jump, 0) == 0) {                                                  \

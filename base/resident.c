@@ -18,17 +18,10 @@ static bool all_resident(const unsigned char *page, size_t n) {
     return true;
 }
 
-/* Not inlined: sigsetjmp leaves locals of its caller indeterminate. */
-__attribute__((noinline)) static int touch(const volatile uint8_t *p) {
-    int rc;
-    CKPT_GUARDED(rc, (void)*p);
-    return rc;
-}
-
 void ckpt_fault_in(const void *p, size_t n) {
     const uint8_t *const from = p;
     for (size_t i = 0; i < n; i += FAULT_AROUND)
-        if (!ckpt_is_resident(from + i, 1) || touch(from + i) < 0)
+        if (!ckpt_is_resident(from + i, 1) || ckpt_guard_touch(from + i) < 0)
             return;
 }
 
